@@ -129,6 +129,8 @@ const make = (info: ServerInfo) =>
     const interruptWhere = (predicate: (call: InFlight) => boolean) =>
       Effect.forEach([...calls].filter(predicate), (call) => Fiber.interruptFork(call.fiber), { discard: true })
 
+    // All at once: closing the scope alone would end one call after the other.
+    yield* Effect.addFinalizer(() => interruptWhere(() => true))
     yield* auth.revocations.pipe(
       Stream.runForEach((owner) =>
         Effect.zipRight(
@@ -201,6 +203,8 @@ const make = (info: ServerInfo) =>
           Effect.sleep(disconnectGrace).pipe(
             Effect.zipRight(Fiber.interrupt(fiber)),
             Effect.zipRight(report),
+            // Interruption handlers run uninterruptible, and what they fork with them: a shutdown need not wait.
+            Effect.interruptible,
             Effect.forkIn(scope)
           )
         )
@@ -248,7 +252,7 @@ const make = (info: ServerInfo) =>
         Effect.catchAll((error) => Effect.succeed<Answer>({ _tag: "Failure", id: request.id, error })),
         Effect.catchAllCause((cause) =>
           Cause.isInterruptedOnly(cause)
-            ? Effect.succeed(undefined)
+            ? Effect.void
             : Effect.map(internalError(cause, request.method), (error): Answer => ({
                 _tag: "Failure",
                 id: request.id,
