@@ -65,6 +65,8 @@ export const instanceKey = "pi-a2a-ext/instance"
  */
 export const disconnectGrace = "1 second"
 
+const unanswered: Answer | undefined = undefined
+
 /** Larger batches are refused whole. */
 const maxBatch = 100
 
@@ -252,7 +254,7 @@ const make = (info: ServerInfo) =>
         Effect.catchAll((error) => Effect.succeed<Answer>({ _tag: "Failure", id: request.id, error })),
         Effect.catchAllCause((cause) =>
           Cause.isInterruptedOnly(cause)
-            ? Effect.void
+            ? Effect.succeed(unanswered)
             : Effect.map(internalError(cause, request.method), (error): Answer => ({
                 _tag: "Failure",
                 id: request.id,
