@@ -174,9 +174,23 @@ const makeHost = (pi: ExtensionAPI, ctx: ExtensionContext): OmpHost => {
 const sourcePath = (): string =>
   new URL("../src/layers/Main.ts", pathToFileURL(realpathSync(fileURLToPath(import.meta.url)))).href
 
-// Module state: session_start also fires for every subagent of this process, and there is one bridge a process.
-let running: Promise<Bridge | undefined> | undefined
-let owner: ExtensionContext["sessionManager"] | undefined
+interface State {
+  /** Settles when the bridge is up, or has said why it is not. */
+  running: Promise<Bridge | undefined> | undefined
+  bridge: Bridge | undefined
+  /** Main's, as it was at the start: at shutdown the registry may have let go of it. */
+  owner: ExtensionContext["sessionManager"] | undefined
+}
+
+/**
+ * One bridge a process: session_start also fires for every subagent, and the extension may be loaded twice (linked and
+ * installed), each time as a module of its own.
+ */
+const state = ((globalThis as Record<symbol, unknown>)[Symbol.for("pi-a2a-ext")] ??= {
+  running: undefined,
+  bridge: undefined,
+  owner: undefined
+}) as State
 
 const launch = async (host: OmpHost): Promise<Bridge | undefined> => {
   const fail = (reason: string): undefined => {
@@ -194,31 +208,29 @@ const launch = async (host: OmpHost): Promise<Bridge | undefined> => {
 }
 
 const stop = async (): Promise<void> => {
-  const bridge = running
-  running = undefined
-  await (await bridge)?.close()
+  const bridge = await state.running
+  state.running = undefined
+  state.bridge = undefined
+  await bridge?.close()
 }
 
 export default function a2aBridge(pi: ExtensionAPI): void {
-  let current: Bridge | undefined
-
   pi.on("session_start", (_event, ctx) => {
-    if (running !== undefined || !isMain(ctx)) return
-    owner = ctx.sessionManager
-    running = launch(makeHost(pi, ctx)).then((bridge) => (current = bridge))
+    if (state.running !== undefined || !isMain(ctx)) return
+    state.owner = ctx.sessionManager
+    state.running = launch(makeHost(pi, ctx)).then((bridge) => (state.bridge = bridge))
     // Signals and fatal errors end omp without session_shutdown.
     postmortem.register("a2a-bridge", stop)
   })
   pi.on("session_shutdown", async (_event, ctx) => {
-    // At this point the registry may have let go of Main already.
-    if (ctx.sessionManager === owner) await stop()
+    if (ctx.sessionManager === state.owner) await stop()
   })
   pi.registerCommand("a2a", {
     description: "Remote access to this omp: status, token, rotate, connect",
     getArgumentCompletions: (prefix) =>
-      current?.completions(prefix).map((item) => ({ ...item, label: item.value })) ?? null,
+      state.bridge?.completions(prefix).map((item) => ({ ...item, label: item.value })) ?? null,
     handler: async (args, ctx) => {
-      const bridge = await running
+      const bridge = await state.running
       const notice =
         bridge === undefined
           ? { text: "A2A bridge not running", level: "warning" as const }

@@ -46,7 +46,7 @@ export const run = (args: string): Effect.Effect<Notice, never, Auth | Config | 
         }
       }
       case "token":
-        return { level: "info", text: target.token }
+        return { level: "info", text: `A2A token: ${target.token}` }
       case "rotate": {
         const auth = yield* Auth
         return yield* Effect.match(auth.rotate, {

@@ -7,6 +7,7 @@ import * as McpServer from "../services/mcp/McpServer.ts"
 import type { OmpHost } from "../services/OmpHost.ts"
 import { hostName, isLoopback } from "../services/originRules.ts"
 import * as ToolCalls from "../services/ToolCalls.ts"
+import pkg from "../../package.json" with { type: "json" }
 import * as FileAudit from "./FileAudit.ts"
 import * as FileConfig from "./FileConfig.ts"
 import * as HeadlessApprovals from "./HeadlessApprovals.ts"
@@ -19,7 +20,8 @@ import * as MemorySessionStore from "./MemorySessionStore.ts"
 import * as OmpHostTools from "./OmpHostTools.ts"
 import * as TokenAuth from "./TokenAuth.ts"
 
-export const version = "0.1.0"
+/** This package's own. */
+export const version = pkg.version
 
 /** The whole shutdown, whatever a tool does with its signal. */
 const shutdownMillis = 1500

@@ -243,10 +243,12 @@ export const changedFields = (before: BridgeConfig, after: BridgeConfig): Readon
   )
 }
 
-/** JSON Schema (2020-12) of the file, for editors. */
-export const jsonSchema = (): unknown => ({
-  ...JSONSchema.make(Schema.encodedSchema(ConfigFile), { target: "jsonSchema2020-12" }),
-  $id: "https://pi-a2a-ext/a2a-bridge.schema.json"
+/** JSON Schema (2020-12) of the file, for editors. A file without a token is in order: it gets one. */
+export const jsonSchema = (): Readonly<Record<string, unknown>> => ({
+  ...JSONSchema.make(Schema.encodedBoundSchema(ConfigFile), { target: "jsonSchema2020-12" }),
+  title: "a2a-bridge.json",
+  description: "Settings of pi-a2a-ext",
+  required: []
 })
 
 /** What a change of the file on disk led to. */

@@ -39,11 +39,23 @@ export const instructions: { readonly [C in Client]: (target: Target) => string 
   cursor: (target) =>
     `Cursor, in ~/.cursor/mcp.json:\n` +
     indent({ mcpServers: { [target.name]: { url: endpoint(target), headers: { Authorization: bearer(target) } } } }),
-  curl: (target) =>
-    `curl:\n` +
-    `curl -si ${endpoint(target)} -H 'Authorization: ${bearer(target)}' -H 'Content-Type: application/json' ` +
-    `-d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
-    `"capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'`
+  // A session first, then whatever is called in it.
+  curl: (target) => {
+    const headers = `-H 'Authorization: ${bearer(target)}' -H 'Content-Type: application/json'`
+    const initialize = {
+      jsonrpc: "2.0",
+      id: 1,
+      method: "initialize",
+      params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "curl", version: "1" } }
+    }
+    const list = { jsonrpc: "2.0", id: 2, method: "tools/list" }
+    return (
+      `curl:\n` +
+      `SID=$(curl -sD- -o/dev/null ${endpoint(target)} ${headers} -d '${JSON.stringify(initialize)}' | ` +
+      `tr -d '\\r' | awk 'tolower($1)=="mcp-session-id:"{print $2}'); ` +
+      `curl -s ${endpoint(target)} ${headers} -H "Mcp-Session-Id: $SID" -d '${JSON.stringify(list)}'`
+    )
+  }
 }
 
 export const isClient = (name: string): name is Client => (clients as ReadonlyArray<string>).includes(name)
