@@ -17,7 +17,7 @@ describe("what the documents say of the code", () => {
 
   it("docs/protocol.md lists every failure with the status and code that the table has", () => {
     const rows = new Map(
-      [...read("docs/protocol.md").matchAll(/^\| `(\w+)` \| (\d+) \| (-\d+) \|/gm)].map((row) => [
+      [...read("docs/protocol.md").matchAll(/^\| `(\w+)` +\| (\d+) +\| (-\d+) +\|/gm)].map((row) => [
         row[1],
         [Number(row[2]), Number(row[3])]
       ])
