@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
-import { chmod, lstat, mkdir, open, rename, rm } from "node:fs/promises"
+import { chmod, lstat, mkdir, open, readdir, rename, rm } from "node:fs/promises"
 import type { FileHandle } from "node:fs/promises"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import * as Clock from "effect/Clock"
 import * as DateTime from "effect/DateTime"
 import * as Deferred from "effect/Deferred"
@@ -99,7 +99,13 @@ class LogFile {
 
   private async rotate(generations: number): Promise<void> {
     await this.close()
-    await rm(`${this.path}.${generations}`, { force: true })
+    // Those that the rename below would push out, and those that a lower limit no longer allows.
+    const name = `${basename(this.path)}.`
+    for (const file of await readdir(dirname(this.path))) {
+      const number = file.startsWith(name) ? file.slice(name.length) : ""
+      if (/^[1-9]\d*$/.test(number) && Number(number) >= generations)
+        await rm(`${this.path}.${number}`, { force: true })
+    }
     for (let n = generations - 1; n >= 1; n--) {
       await rename(`${this.path}.${n}`, `${this.path}.${n + 1}`).catch((error: NodeJS.ErrnoException) => {
         if (error.code !== "ENOENT") throw error
@@ -115,10 +121,14 @@ const make = (options: FileAuditOptions, onTrouble: OnTrouble) =>
     const config = yield* Config
     const path = auditPath(options)
     const file = new LogFile(path)
-    const queue = yield* Queue.unbounded<Item>()
+    // Records wait here until a batch takes them all. The bell only wakes the writer: a wake that is interrupted
+    // takes no record with it.
+    const waiting: Array<Item> = []
+    const bell = yield* Queue.sliding<void>(1)
     let troubled = false
 
-    const writeAll = Effect.fnUntraced(function* (items: ReadonlyArray<Item>) {
+    const writeAll = Effect.gen(function* () {
+      const items = waiting.splice(0)
       const lines = items.flatMap((item) => (item._tag === "Line" ? [item.text] : []))
       if (lines.length > 0) {
         const { audit } = yield* config.current
@@ -140,25 +150,23 @@ const make = (options: FileAuditOptions, onTrouble: OnTrouble) =>
       for (const item of items) if (item._tag === "Flush") yield* Deferred.succeed(item.done, undefined)
     })
 
-    // Whatever has gathered while the last batch was being written goes out as the next one.
-    const writeOne = Effect.flatMap(Queue.takeBetween(queue, 1, 1024), (items) =>
-      Effect.uninterruptible(writeAll([...items]))
-    )
+    const put = (item: Item) =>
+      Effect.suspend(() => {
+        waiting.push(item)
+        return Queue.offer(bell, undefined)
+      })
     const flush = Effect.gen(function* () {
       const done = yield* Deferred.make<void>()
-      yield* Queue.offer(queue, { _tag: "Flush", done })
+      yield* put({ _tag: "Flush", done })
       yield* Deferred.await(done)
     })
     yield* Effect.addFinalizer(() => Effect.promise(() => file.close().catch(() => undefined)))
-    // Runs after the writer has been interrupted: what is still queued goes out here.
-    yield* Effect.addFinalizer(() => Effect.flatMap(Queue.takeAll(queue), (items) => writeAll([...items])))
-    yield* Effect.forkScoped(Effect.forever(writeOne))
+    // Runs after the writer has been interrupted: what still waits goes out here.
+    yield* Effect.addFinalizer(() => writeAll)
+    yield* Effect.forkScoped(Effect.forever(Effect.zipRight(Queue.take(bell), Effect.uninterruptible(writeAll))))
 
     const record = (entry: AuditRecord, durable: boolean) =>
-      Effect.zipRight(
-        Queue.offer(queue, { _tag: "Line", text: `${JSON.stringify(entry)}\n` }),
-        durable ? flush : Effect.void
-      )
+      Effect.zipRight(put({ _tag: "Line", text: `${JSON.stringify(entry)}\n` }), durable ? flush : Effect.void)
     const now = Effect.map(DateTime.now, DateTime.formatIso)
 
     return Audit.of({

@@ -100,10 +100,11 @@ const read = (file: string) =>
 const parse = (file: string, text: string) =>
   Effect.try({
     try: () => JSON.parse(text) as unknown,
-    catch: (error) =>
+    // The parser's own words would quote the file, and the file holds the token.
+    catch: () =>
       new Config.ConfigInvalid({
         source: file,
-        issues: [{ field: "(the whole file)", found: reasonOf(error), expected: "JSON" }]
+        issues: [{ field: "(the whole file)", found: "text that is not JSON", expected: "a JSON object" }]
       })
   })
 
@@ -137,11 +138,14 @@ const make = (options: FileConfigOptions) =>
       if (text === undefined) yield* write(file, Config.encode(stored))
       else if (healed !== undefined) yield* write(file, healed)
       if (text !== undefined) yield* tighten(file)
-      return yield* Config.overlay(stored, options.env)
+      return { stored, effective: yield* Config.overlay(stored, options.env) }
     })
 
     let seen = stamp(file)
-    let current = yield* load
+    const first = yield* load
+    /** What the file holds, and what is in force: the same, but for the environment. */
+    let stored = first.stored
+    let current = first.effective
     seen = stamp(file)
 
     const reload = Effect.gen(function* () {
@@ -156,9 +160,10 @@ const make = (options: FileConfigOptions) =>
         yield* PubSub.publish(events, { _tag: "Rejected", error: loaded.left })
         return
       }
-      const changed = Config.changedFields(current, loaded.right)
+      stored = loaded.right.stored
+      const changed = Config.changedFields(current, loaded.right.effective)
       if (changed.length === 0) return
-      current = loaded.right
+      current = loaded.right.effective
       yield* PubSub.publish(events, { _tag: "Applied", config: current, changed })
     })
     yield* reload.pipe(Effect.repeat(Schedule.spaced(pollInterval)), Effect.forkScoped)
@@ -171,13 +176,15 @@ const make = (options: FileConfigOptions) =>
         if (options.env["A2A_BRIDGE_TOKEN"] !== undefined) {
           return yield* new Config.TokenPinned({ variable: "A2A_BRIDGE_TOKEN" })
         }
-        // The file, not memory, is what is kept: fields that were edited meanwhile, or overridden here, stay as they are.
+        // The file, not memory, is what is kept: fields that were edited meanwhile, or overridden here, stay as they
+        // are. Where it is gone, it is written again as it was.
         const text = yield* read(file)
-        const raw = text === undefined ? {} : yield* parse(file, text)
+        const raw: unknown = text === undefined ? Config.encode(stored) : yield* parse(file, text)
         const next = isRecord(raw) ? { ...raw, token: Redacted.value(token) } : raw
-        const stored = yield* Config.decode(file, next)
-        const config: BridgeConfig = yield* Config.overlay(stored, options.env)
-        yield* write(file, text === undefined ? Config.encode(stored) : next)
+        const kept = yield* Config.decode(file, next)
+        const config: BridgeConfig = yield* Config.overlay(kept, options.env)
+        yield* write(file, next)
+        stored = kept
         const changed = Config.changedFields(current, config)
         seen = stamp(file)
         current = config

@@ -2,8 +2,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
+import { closedDevice } from "../services/devices.ts"
 import { wireName } from "../services/exposure.ts"
-import type { HostTool, ToolAnnotations, ToolContent, ToolResult } from "../services/HostTools.ts"
+import type { HostTool, JsonObject, Policy, ToolAnnotations, ToolContent, ToolResult } from "../services/HostTools.ts"
 import { ArgumentsInvalid, HostTools, HostUnavailable } from "../services/HostTools.ts"
 import { instanceKey } from "../services/mcp/McpServer.ts"
 import type { OmpHost, OmpMcpServer, OmpTool, OmpToolResult } from "../services/OmpHost.ts"
@@ -71,6 +72,13 @@ const isOwn = (server: OmpMcpServer, options: OmpHostToolsOptions): boolean => {
   return (
     (isRecord(mark) && mark["id"] === options.instance) || (server.url !== undefined && options.isOwnUrl(server.url))
   )
+}
+
+const devicePolicy = (args: JsonObject): Policy | undefined => {
+  const device = closedDevice(args)
+  return device === undefined
+    ? undefined
+    : { _tag: "Deny", reason: `'${device}' is not exposed by this bridge; call the tool by its own name` }
 }
 
 const make = (host: OmpHost, options: OmpHostToolsOptions) => {
@@ -171,7 +179,7 @@ const make = (host: OmpHost, options: OmpHostToolsOptions) => {
     policy: (tool, args) =>
       Effect.flatMap(resolve(tool), (found) =>
         // A policy that throws has not allowed anything.
-        Effect.try(() => host.policy(found, args)).pipe(
+        Effect.try(() => devicePolicy(args) ?? host.policy(found, args)).pipe(
           Effect.catchAll(({ error }) =>
             Effect.succeed({ _tag: "Deny" as const, reason: `the host's policy failed: ${messageOf(error)}` })
           )

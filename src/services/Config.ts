@@ -124,6 +124,9 @@ const show = (field: string, value: unknown): string => {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 
+const kind = (value: unknown): string =>
+  value === null ? "null" : Array.isArray(value) ? "an array" : `a ${typeof value}`
+
 const at = (value: unknown, path: ReadonlyArray<PropertyKey>): unknown =>
   path.reduce<unknown>(
     (here, key) =>
@@ -148,15 +151,22 @@ const describe = (field: string): string => {
 }
 
 const toIssues = (raw: unknown, error: ParseResult.ParseError): ReadonlyArray<ConfigIssue> => {
+  const found = ParseResult.ArrayFormatter.formatErrorSync(error)
   const seen = new Map<string, ConfigIssue>()
-  for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
-    const field = issue.path.map(String).join(".")
-    const parent = issue.path.slice(0, -1).map(String).join(".")
-    const found =
-      issue._tag === "Unexpected"
+  for (const { _tag, path } of found) {
+    const field = path.map(String).join(".")
+    // An object or array is reported beside the member that is wrong with it.
+    const inner = found.some(
+      (other) => other.path.length > path.length && path.every((key, i) => other.path[i] === key)
+    )
+    if (seen.has(field) || inner) continue
+    const parent = path.slice(0, -1).map(String).join(".")
+    seen.set(
+      field,
+      _tag === "Unexpected"
         ? { field, found: "an unknown field", expected: `one of ${siblings(parent)}` }
-        : { field, found: show(field, at(raw, issue.path)), expected: describe(field) }
-    if (!seen.has(field)) seen.set(field, found)
+        : { field, found: show(field, at(raw, path)), expected: describe(field) }
+    )
   }
   return [...seen.values()]
 }
@@ -171,7 +181,7 @@ export const decode = (source: string, raw: unknown): Either.Either<BridgeConfig
     : Either.left(
         new ConfigInvalid({
           source,
-          issues: [{ field: "(the whole file)", found: show("", raw), expected: "a JSON object" }]
+          issues: [{ field: "(the whole file)", found: kind(raw), expected: "a JSON object" }]
         })
       )
 

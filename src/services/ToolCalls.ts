@@ -84,9 +84,9 @@ const make = Effect.gen(function* () {
     if (policy._tag === "Deny") return yield* new PolicyDenied({ tool: call.name, reason: policy.reason })
     if (policy._tag === "Prompt") {
       yield* approvals.decide({ callId: call.callId, tool: tool.name, client: call.client, prompt: policy.prompt })
-      // The answer took its time: what was allowed to be asked for may be hidden by now.
-      const settings = yield* config.current
-      if (!exposed(settings, tool)) return yield* new ToolNotExposed({ tool: call.name })
+      // The answer took its time: what could be asked for then may be hidden by now.
+      const still = (yield* list).some((candidate) => candidate.wireName === tool.wireName)
+      if (!still) return yield* new ToolNotExposed({ tool: call.name })
     }
     return args
   })

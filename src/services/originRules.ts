@@ -5,10 +5,13 @@ import type { BridgeConfig } from "./Config.ts"
  * its own DNS name to a loopback address gives itself away in Host, any other page in Origin.
  */
 
-/** Name part of a `host[:port]`, lower case, brackets of an IPv6 address removed. */
+/** Name part of a `host[:port]` or of a bare address, lower case, brackets of an IPv6 address removed. */
 export const hostName = (authority: string): string => {
   const bracketed = /^\[([^\]]*)\](?::\d+)?$/.exec(authority)
-  return (bracketed?.[1] ?? authority.replace(/:\d+$/, "")).toLowerCase()
+  if (bracketed?.[1] !== undefined) return bracketed[1].toLowerCase()
+  // Two colons without brackets are an IPv6 address, and no port.
+  const isBareIpv6 = authority.indexOf(":") !== authority.lastIndexOf(":")
+  return (isBareIpv6 ? authority : authority.replace(/:\d+$/, "")).toLowerCase()
 }
 
 export const isLoopback = (name: string): boolean =>

@@ -25,11 +25,13 @@ const secretForms: ReadonlyArray<readonly [pattern: RegExp, replacement: string]
   [/\bAKIA[A-Z0-9]{16}\b/g, blank],
   [/\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*/g, blank],
   [/(\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@]*:)[^\s/@]+@/gi, `$1${blank}@`],
+  // An assignment in a shell, in JSON (quotes may be escaped) or in a query string. A quote that never closes hides
+  // the rest: better too much than the secret.
   [
-    /(\b[A-Za-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credentials?)[A-Za-z0-9_-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s"',;&]+)/gi,
+    /(\b[A-Za-z0-9_-]*(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credentials?)[A-Za-z0-9_-]*(?:\\*["'])?\s*[=:]\s*)(\\*"[^"]*(?:"|$)|\\*'[^']*(?:'|$)|[^\s"',;&]+)/gi,
     `$1${blank}`
   ],
-  [/(--?(?:password|passwd|token|secret|api-?key)\s+)("[^"]*"|'[^']*'|\S+)/gi, `$1${blank}`]
+  [/(--?(?:password|passwd|token|secret|api-?key)\s+)("[^"]*(?:"|$)|'[^']*(?:'|$)|\S+)/gi, `$1${blank}`]
 ]
 
 export interface RedactionOptions {

@@ -27,6 +27,8 @@ const modernize = (schema: unknown, depth: number): unknown => {
   if (typeof schema === "boolean") return schema
   if (!isRecord(schema) || depth > maxDepth) return true
   const out: Record<string, unknown> = { ...schema }
+  // Draft-04's `id`, which is no keyword any more.
+  if (typeof out["id"] === "string") delete out["id"]
   // A client that knows another dialect only would refuse the tool; 2020-12 is MCP's default.
   delete out["$schema"]
   // A reference into the network is never followed by anyone: what it would say stays open.
@@ -75,9 +77,24 @@ const modernize = (schema: unknown, depth: number): unknown => {
 const strings = (value: unknown): ReadonlyArray<string> =>
   Array.isArray(value) ? value.filter((item) => typeof item === "string") : []
 
-/** One property that several branches describe: either description will do. */
-const either = (a: unknown, b: unknown): unknown =>
-  a === undefined || JSON.stringify(a) === JSON.stringify(b) ? b : { anyOf: [a, b] }
+type Properties = Readonly<Record<string, unknown>>
+
+const propertiesOf = (schema: Record<string, unknown>): Properties =>
+  isRecord(schema["properties"]) ? schema["properties"] : {}
+
+/** The schema of one property in a union: what any branch says of it, and anything where a branch leaves it open. */
+const inUnion = (key: string, branches: ReadonlyArray<Record<string, unknown>>): unknown => {
+  const said = branches.flatMap((branch) => {
+    const properties = propertiesOf(branch)
+    if (Object.hasOwn(properties, key)) return [properties[key]]
+    return branch["additionalProperties"] === false ? [] : [{}]
+  })
+  const distinct = [...new Map(said.map((schema) => [JSON.stringify(schema), schema])).values()]
+  return distinct.length === 1 ? distinct[0] : { anyOf: distinct }
+}
+
+/** Both must hold. */
+const both = (a: unknown, b: unknown): unknown => (a === undefined ? b : { allOf: [a, b] })
 
 /**
  * Clients drop a tool whose schema has a combinator at the root. The branches are folded into one object that accepts
@@ -86,25 +103,23 @@ const either = (a: unknown, b: unknown): unknown =>
 const foldRoot = (schema: Record<string, unknown>): Record<string, unknown> => {
   const { allOf, anyOf, oneOf, ...rest } = schema
   if (allOf === undefined && anyOf === undefined && oneOf === undefined) return schema
-  const properties: Record<string, unknown> = isRecord(rest["properties"]) ? { ...rest["properties"] } : {}
-  let required = new Set(strings(rest["required"]))
-  const branchesOf = (value: unknown) => (Array.isArray(value) ? value.filter(isRecord) : [])
-  for (const branch of branchesOf(allOf).map(foldRoot)) {
-    if (isRecord(branch["properties"])) {
-      for (const [key, value] of Object.entries(branch["properties"])) properties[key] = either(properties[key], value)
-    }
-    required = new Set([...required, ...strings(branch["required"])])
+  const properties: Record<string, unknown> = { ...propertiesOf(rest) }
+  const required = new Set(strings(rest["required"]))
+  const add = (more: Properties, names: ReadonlyArray<string>) => {
+    for (const [key, value] of Object.entries(more)) properties[key] = both(properties[key], value)
+    for (const name of names) required.add(name)
   }
-  for (const alternatives of [branchesOf(anyOf).map(foldRoot), branchesOf(oneOf).map(foldRoot)]) {
-    if (alternatives.length === 0) continue
-    for (const branch of alternatives) {
-      if (!isRecord(branch["properties"])) continue
-      for (const [key, value] of Object.entries(branch["properties"])) properties[key] = either(properties[key], value)
-    }
-    const common = strings(alternatives[0]?.["required"]).filter((key) =>
-      alternatives.every((branch) => strings(branch["required"]).includes(key))
+  const branchesOf = (value: unknown) =>
+    Array.isArray(value)
+      ? value.filter((branch) => branch !== false).map((branch) => (isRecord(branch) ? foldRoot(branch) : {}))
+      : []
+  for (const branch of branchesOf(allOf)) add(propertiesOf(branch), strings(branch["required"]))
+  for (const alternatives of [branchesOf(anyOf), branchesOf(oneOf)]) {
+    const keys = new Set(alternatives.flatMap((branch) => Object.keys(propertiesOf(branch))))
+    const common = strings(alternatives[0]?.["required"]).filter((name) =>
+      alternatives.every((branch) => strings(branch["required"]).includes(name))
     )
-    required = new Set([...required, ...common])
+    add(Object.fromEntries([...keys].map((key) => [key, inUnion(key, alternatives)])), common)
   }
   const folded: Record<string, unknown> = { ...rest, type: "object", properties }
   // A branch's properties would fall to the root's own `false`.
@@ -115,9 +130,38 @@ const foldRoot = (schema: Record<string, unknown>): Record<string, unknown> => {
   return folded
 }
 
+const combinators = ["allOf", "anyOf", "oneOf"] as const
+const intoRoot = /^#\/(allOf|anyOf|oneOf)\/(\d+)(?=\/|$)/
+
+/** References into the root's branches keep their target, under `$defs`, where the fold leaves it alone. */
+const keepTargets = (schema: Record<string, unknown>): Record<string, unknown> => {
+  let found = false
+  const rewrite = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(rewrite)
+    if (!isRecord(value)) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([key, inner]) => {
+        if (key !== "$ref" || typeof inner !== "string" || !intoRoot.test(inner)) return [key, rewrite(inner)]
+        found = true
+        return [key, inner.replace(intoRoot, "#/$defs/$1-$2")]
+      })
+    )
+  }
+  const rewritten = rewrite(schema) as Record<string, unknown>
+  if (!found) return schema
+  const targets = combinators.flatMap((name) => {
+    const branches = rewritten[name]
+    return Array.isArray(branches) ? branches.map((branch, i) => [`${name}-${i}`, branch] as const) : []
+  })
+  return {
+    ...rewritten,
+    $defs: { ...(isRecord(rewritten["$defs"]) ? rewritten["$defs"] : {}), ...Object.fromEntries(targets) }
+  }
+}
+
 /** Any schema of a host's tool as one that every MCP client takes: 2020-12, an object, no root combinator. */
 export const toInputSchema = (schema: unknown): JsonObject => {
   const modern = modernize(isRecord(schema) ? schema : {}, 0)
-  const root = foldRoot(isRecord(modern) ? modern : {})
+  const root = foldRoot(keepTargets(isRecord(modern) ? modern : {}))
   return { ...root, type: "object", properties: isRecord(root["properties"]) ? root["properties"] : {} }
 }
