@@ -426,7 +426,7 @@ const killAll = async (home: Home) => {
 export const useLab = (): Lab => {
   const cleanups: Array<() => unknown> = []
   afterAll(async () => {
-    for (const cleanup of cleanups.reverse()) await cleanup()
+    for (const cleanup of cleanups.toReversed()) await cleanup()
   })
   return {
     home: (options = {}) => {
