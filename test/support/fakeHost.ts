@@ -35,7 +35,9 @@ export interface FakeHost extends OmpHost {
 
 /** An OmpHost without an omp: what a test does not name is harmless. */
 export const fakeHost = (
-  options: { readonly agentDir: string; readonly tools: () => ReadonlyArray<FakeTool> } & Partial<OmpHost>
+  options: { readonly agentDir: string; readonly tools: () => ReadonlyArray<FakeTool> } & Partial<
+    Omit<OmpHost, "tools">
+  >
 ): FakeHost => {
   const { tools, ...overrides } = options
   const find = (tool: OmpTool): FakeTool => {

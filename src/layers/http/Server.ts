@@ -1,5 +1,6 @@
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServer from "@effect/platform/HttpServer"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as BunHttpServer from "@effect/platform-bun/BunHttpServer"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
@@ -58,25 +59,40 @@ const listen = Effect.gen(function* () {
 })
 
 const everyMethod = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+const routable = new Set([...everyMethod, "OPTIONS"])
 
 /** Anything else: as guarded as what exists, so that strangers cannot tell one from the other. */
-const fallback = (guarded: Guard.Guard) =>
-  HttpRouter.all(
-    HttpRouter.empty,
-    "*",
-    guarded(everyMethod, (_principal, request) => new NotFound({ path: request.url.slice(0, 128) }))
-  )
+const elsewhere = (guarded: Guard.Guard) =>
+  guarded(everyMethod, (_principal, request) => new NotFound({ path: request.url.slice(0, 128) }))
+
+const isDecodable = (url: string): boolean => {
+  try {
+    decodeURI(url)
+    return true
+  } catch {
+    return false
+  }
+}
 
 const serve = Effect.gen(function* () {
   const guarded = yield* Guard.make
   const mcp = yield* McpRoutes.make(guarded)
-  const router = HttpRouter.concatAll(mcp, fallback(guarded))
+  const nowhere = elsewhere(guarded)
+  const router = HttpRouter.all(mcp, "*", nowhere)
+  const app = Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
+    // The router knows neither paths that are no UTF-8 nor methods outside its list, and breaks on both.
+    routable.has(request.method) && isDecodable(request.url) ? router : nowhere
+  )
   yield* HttpServer.serveEffect(
-    Effect.catchAllCause(router, (cause) =>
-      // A client that went away is no fault.
-      Cause.isInterrupted(cause)
-        ? Effect.failCause(cause)
-        : Effect.map(internalError(cause, "http"), (error) => Guard.failed(error))
+    app.pipe(
+      Effect.catchAllCause((cause) =>
+        // A client that went away is no fault.
+        Cause.isInterrupted(cause)
+          ? Effect.failCause(cause)
+          : Effect.map(internalError(cause, "http"), (error) => Guard.failed(error))
+      ),
+      // A path is what it is; only the trailing slash is forgiven.
+      HttpRouter.withRouterConfig({ caseSensitive: true, ignoreDuplicateSlashes: false, ignoreTrailingSlash: true })
     )
   )
 })
