@@ -1,5 +1,6 @@
 /**
- * The whole check, as CI runs it: types, lint and format, unit and property tests, then the real omp end to end.
+ * The whole check, as CI runs it: types, lint and format, unit and property tests, the real omp end to end, and the
+ * official conformance suite.
  * Ends with `N passed, N failed` from the runners' own counts.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
@@ -50,6 +51,23 @@ const suite = async (project: string) => {
   }
 }
 
+/** A script that ends with its own `N passed, N failed`. */
+const counted = async (title: string, script: string) => {
+  console.log(`\n== ${title}`)
+  const child = Bun.spawn([process.execPath, join(root, script)], {
+    cwd: root,
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "inherit"
+  })
+  const output = await new Response(child.stdout).text()
+  process.stdout.write(output)
+  const counts = /^(\d+) passed, (\d+) failed$/m.exec(output)
+  const ok = (await child.exited) === 0
+  const failed = Number(counts?.[2] ?? 0)
+  return { passed: Number(counts?.[1] ?? 0), failed: ok && counts !== null ? failed : Math.max(1, failed) }
+}
+
 const only = process.argv.slice(2)
 const wanted = (name: string) => only.length === 0 || only.includes(name)
 const counts = []
@@ -57,6 +75,7 @@ if (wanted("typecheck")) counts.push(await check("typecheck", [process.execPath,
 if (wanted("lint")) counts.push(await check("lint", [process.execPath, "run", "lint"]))
 if (wanted("unit")) counts.push(await suite("unit"))
 if (wanted("e2e")) counts.push(await suite("e2e"))
+if (wanted("conformance")) counts.push(await counted("conformance", "test/conformance/run.ts"))
 rmSync(scratch, { recursive: true, force: true })
 
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)

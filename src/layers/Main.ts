@@ -3,10 +3,16 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Listening } from "../services/Listening.ts"
+import { HostInfo } from "../services/HostInfo.ts"
+import * as Features from "../services/mcp/features.ts"
+import * as Invocations from "../services/mcp/Invocations.ts"
 import * as McpServer from "../services/mcp/McpServer.ts"
 import type { OmpHost } from "../services/OmpHost.ts"
 import { hostName, isLoopback } from "../services/originRules.ts"
+import * as Prompts from "../services/Prompts.ts"
+import * as Resources from "../services/Resources.ts"
 import * as ToolCalls from "../services/ToolCalls.ts"
+import { arch, hostname, platform } from "node:os"
 import pkg from "../../package.json" with { type: "json" }
 import * as FileAudit from "./FileAudit.ts"
 import * as FileConfig from "./FileConfig.ts"
@@ -72,7 +78,8 @@ const compose = (host: OmpHost) => {
   )
   return announce.pipe(
     Layer.provideMerge(Http.layer),
-    Layer.provideMerge(McpServer.layer({ name: "omp-a2a-bridge", title: "omp", version, instance })),
+    Layer.provideMerge(McpServer.layer),
+    Layer.provideMerge(Layer.mergeAll(Features.layer, Invocations.layer)),
     Layer.provideMerge(ToolCalls.layer),
     Layer.provideMerge(
       Layer.mergeAll(
@@ -80,6 +87,9 @@ const compose = (host: OmpHost) => {
         audit,
         TokenAuth.layer,
         MemorySessionStore.layer,
+        Layer.succeed(HostInfo, hostInfo(host, instance)),
+        Prompts.empty,
+        Resources.empty,
         OmpHostTools.layer(host, { instance, isOwnUrl })
       )
     ),
@@ -87,6 +97,19 @@ const compose = (host: OmpHost) => {
     Layer.provide(Layer.mergeAll(HostLogger.layer(host), Layer.setTracerEnabled(false)))
   )
 }
+
+const hostInfo = (host: OmpHost, instance: string): HostInfo["Type"] => ({
+  name: "omp-a2a-bridge",
+  title: "omp",
+  version,
+  instance,
+  instructions:
+    `These tools run on another machine or session than yours: the host '${hostname()}' (${platform()} ${arch()}), ` +
+    `in ${host.cwd}, inside a running omp ${host.version}. Paths and commands are that host's. ` +
+    (host.hasUI
+      ? "Calls may wait for a person at the host to approve them."
+      : "Calls that need the approval of a person are refused: nobody is there to ask.")
+})
 
 const reasonOf = (cause: Cause.Cause<unknown>): string => {
   const error = Cause.squash(cause)

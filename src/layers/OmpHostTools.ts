@@ -3,10 +3,11 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { closedDevice } from "../services/devices.ts"
+import type { Exchange } from "../services/Exchange.ts"
 import { wireName } from "../services/exposure.ts"
 import type { HostTool, JsonObject, Policy, ToolAnnotations, ToolContent, ToolResult } from "../services/HostTools.ts"
 import { ArgumentsInvalid, HostTools, HostUnavailable } from "../services/HostTools.ts"
-import { instanceKey } from "../services/mcp/McpServer.ts"
+import { instanceKey } from "../services/wire/Mcp.ts"
 import type { OmpHost, OmpMcpServer, OmpTool, OmpToolResult } from "../services/OmpHost.ts"
 import { toInputSchema } from "../services/toolSchema.ts"
 import { isRecord } from "../services/wire/JsonRpc.ts"
@@ -79,6 +80,29 @@ const devicePolicy = (args: JsonObject): Policy | undefined => {
   return device === undefined
     ? undefined
     : { _tag: "Deny", reason: `'${device}' is not exposed by this bridge; call the tool by its own name` }
+}
+
+const textOf = (content: ReadonlyArray<unknown>): string =>
+  content.map((block) => (isRecord(block) && typeof block["text"] === "string" ? block["text"] : "")).join("")
+
+/** The longest piece of output that one progress notification carries, in UTF-16 units. */
+const maxProgressText = 4096
+
+/**
+ * omp reports everything so far, MCP wants what is new. Output that was rewritten (a progress bar, a cut tail) is sent
+ * again whole.
+ */
+const progressOf = (exchange: Exchange) => {
+  let seen = ""
+  let progress = 0
+  return (content: ReadonlyArray<unknown>): void => {
+    const text = textOf(content)
+    if (text === seen) return
+    const fresh = text.startsWith(seen) ? text.slice(seen.length) : text
+    seen = text
+    progress = Math.max(progress + 1, text.length)
+    exchange.progress({ progress, message: fresh.slice(-maxProgressText).toWellFormed() })
+  }
 }
 
 const make = (host: OmpHost, options: OmpHostToolsOptions) => {
@@ -185,10 +209,9 @@ const make = (host: OmpHost, options: OmpHostToolsOptions) => {
           )
         )
       ),
-    execute: Effect.fnUntraced(function* (tool, args, { callId, client, onProgress }) {
+    execute: Effect.fnUntraced(function* (tool, args, { callId, client, exchange }) {
       const found = yield* resolve(tool)
-      const onUpdate =
-        onProgress === undefined ? undefined : (content: ReadonlyArray<unknown>) => onProgress(content.map(toContent))
+      const onUpdate = progressOf(exchange)
       const shown = (result: ToolResult) =>
         host.present({ _tag: "End", callId, tool: tool.name, content: result.content, isError: result.isError })
       host.present({ _tag: "Start", callId, tool: tool.name, args, client })

@@ -48,6 +48,17 @@ const AuditSettings = Schema.Struct({
   generations: Schema.optionalWith(AuditGenerations, { default: () => 5 })
 }).annotations({ description: "an object" })
 
+const RequestsPerSecond = Schema.Number.pipe(Schema.between(0, 1_000_000)).annotations({
+  description: "a number from 0 to 1000000 (0 lifts the limit)"
+})
+const Burst = Schema.Int.pipe(Schema.between(1, 1_000_000)).annotations({
+  description: "an integer from 1 to 1000000"
+})
+const RateLimit = Schema.Struct({
+  requestsPerSecond: Schema.optionalWith(RequestsPerSecond, { default: () => 200 }),
+  burst: Schema.optionalWith(Burst, { default: () => 1000 })
+}).annotations({ description: "an object" })
+
 /** The file `a2a-bridge.json`. Every field but `token` may be left out; no other field is accepted. */
 export const ConfigFile = Schema.Struct({
   $schema: Schema.optional(Schema.String),
@@ -61,6 +72,7 @@ export const ConfigFile = Schema.Struct({
   audit: Schema.optionalWith(AuditSettings, { default: () => ({ maxBytes: 512 * 1024, generations: 5 }) }),
   allowedOrigins: Schema.optionalWith(AllowedOrigins, { default: () => [] }),
   allowedHosts: Schema.optionalWith(AllowedHosts, { default: () => [] }),
+  rateLimit: Schema.optionalWith(RateLimit, { default: () => ({ requestsPerSecond: 200, burst: 1000 }) }),
   maxBodyBytes: Schema.optionalWith(MaxBodyBytes, { default: () => 1024 * 1024 })
 }).annotations({ identifier: "A2aBridgeConfig", title: "a2a-bridge.json", description: "Settings of pi-a2a-ext" })
 export type BridgeConfig = typeof ConfigFile.Type
@@ -79,6 +91,9 @@ const leaves: Readonly<Record<string, Schema.Schema.AnyNoContext>> = {
   audit: AuditSettings,
   "audit.maxBytes": AuditMaxBytes,
   "audit.generations": AuditGenerations,
+  rateLimit: RateLimit,
+  "rateLimit.requestsPerSecond": RequestsPerSecond,
+  "rateLimit.burst": Burst,
   allowedOrigins: AllowedOrigins,
   allowedHosts: AllowedHosts,
   maxBodyBytes: MaxBodyBytes
@@ -213,6 +228,8 @@ export const environment = {
   A2A_BRIDGE_AUDIT_GENERATIONS: ["audit.generations", number],
   A2A_BRIDGE_ALLOWED_ORIGINS: ["allowedOrigins", list],
   A2A_BRIDGE_ALLOWED_HOSTS: ["allowedHosts", list],
+  A2A_BRIDGE_RATE_LIMIT_REQUESTS_PER_SECOND: ["rateLimit.requestsPerSecond", number],
+  A2A_BRIDGE_RATE_LIMIT_BURST: ["rateLimit.burst", number],
   A2A_BRIDGE_MAX_BODY_BYTES: ["maxBodyBytes", number]
 } as const satisfies Record<string, readonly [field: string, read: (text: string) => unknown]>
 

@@ -2,6 +2,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Stream from "effect/Stream"
+import type { CapabilityMissing, Exchange } from "./Exchange.ts"
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -23,6 +24,8 @@ export interface HostTool {
   readonly description: string
   /** JSON Schema 2020-12, `type: "object"`, no combinator at the root. */
   readonly inputSchema: JsonObject
+  /** JSON Schema 2020-12 of `structuredContent`, where the tool's details have a known shape. */
+  readonly outputSchema?: JsonObject
   readonly annotations: ToolAnnotations
   /** The host's own model may use it now. */
   readonly active: boolean
@@ -40,12 +43,38 @@ export interface ImageContent {
   readonly data: string
   readonly mimeType: string
 }
-export type ToolContent = TextContent | ImageContent
+export interface AudioContent {
+  readonly type: "audio"
+  /** base64 */
+  readonly data: string
+  readonly mimeType: string
+}
+export interface EmbeddedResource {
+  readonly type: "resource"
+  readonly resource: {
+    readonly uri: string
+    readonly mimeType?: string
+    readonly text?: string
+    readonly blob?: string
+  }
+}
+export interface ResourceLink {
+  readonly type: "resource_link"
+  readonly uri: string
+  readonly name: string
+  readonly title?: string
+  readonly description?: string
+  readonly mimeType?: string
+  readonly size?: number
+}
+export type ToolContent = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
 
 /** What a tool that ran gave back. A tool's own failure is a result, too. */
 export interface ToolResult {
   readonly content: ReadonlyArray<ToolContent>
   readonly isError: boolean
+  /** Conforms to the tool's outputSchema. Left out of an error's encoding: it breaks clients there. */
+  readonly structuredContent?: JsonObject
 }
 
 /** The host's policy on one call with these arguments. */
@@ -61,6 +90,9 @@ export class ArgumentsInvalid extends Schema.TaggedError<ArgumentsInvalid>()("Ar
   detail: Schema.String
 }) {}
 
+/** The tool broke down without a result of its own: the protocol's affair, not the model's. */
+export class ToolFault extends Schema.TaggedError<ToolFault>()("ToolFault", { detail: Schema.String }) {}
+
 /** The host has no session that could run a tool now. */
 export class HostUnavailable extends Schema.TaggedError<HostUnavailable>()("HostUnavailable", {}) {}
 
@@ -69,8 +101,8 @@ export interface ExecuteOptions {
   readonly callId: string
   /** Name of the client that calls, for people to read. */
   readonly client: string
-  /** Partial output, as far as the tool reports any. Cumulative: each replaces the one before. */
-  readonly onProgress?: (partial: ReadonlyArray<ToolContent>) => void
+  /** The line to that client. */
+  readonly exchange: Exchange
 }
 
 /**
@@ -94,6 +126,6 @@ export class HostTools extends Context.Tag("pi-a2a-ext/services/HostTools")<
       tool: HostTool,
       args: JsonObject,
       options: ExecuteOptions
-    ) => Effect.Effect<ToolResult, HostUnavailable>
+    ) => Effect.Effect<ToolResult, HostUnavailable | ToolFault | CapabilityMissing>
   }
 >() {}

@@ -1,23 +1,19 @@
 import * as Cause from "effect/Cause"
+import * as Chunk from "effect/Chunk"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 import * as Approvals from "./Approvals.ts"
 import type { AuditOutcome } from "./Audit.ts"
 import { Audit } from "./Audit.ts"
 import type { Principal } from "./Auth.ts"
 import { Config } from "./Config.ts"
+import type { CapabilityMissing, Exchange } from "./Exchange.ts"
 import { exposed } from "./exposure.ts"
-import type {
-  ArgumentsInvalid,
-  ExecuteOptions,
-  HostTool,
-  HostUnavailable,
-  JsonObject,
-  ToolResult
-} from "./HostTools.ts"
+import type { ArgumentsInvalid, HostTool, HostUnavailable, JsonObject, ToolFault, ToolResult } from "./HostTools.ts"
 import { HostTools } from "./HostTools.ts"
 
 /** Unknown, denied or hidden: one answer for the three, so that nobody can probe for what is hidden. */
@@ -32,6 +28,9 @@ export class PolicyDenied extends Schema.TaggedError<PolicyDenied>()("PolicyDeni
 /** Nothing ran. */
 export type Refusal = ToolNotExposed | ArgumentsInvalid | PolicyDenied | Approvals.ApprovalRefused | HostUnavailable
 
+/** The call began, and broke off without a result. */
+export type Fault = ToolFault | CapabilityMissing
+
 export interface ToolCall {
   /** Unique per call. */
   readonly callId: string
@@ -43,7 +42,7 @@ export interface ToolCall {
   /** The name on the wire. */
   readonly name: string
   readonly args: JsonObject
-  readonly onProgress?: ExecuteOptions["onProgress"]
+  readonly exchange: Exchange
 }
 
 /**
@@ -55,15 +54,20 @@ export class ToolCalls extends Context.Tag("pi-a2a-ext/services/ToolCalls")<
   {
     /** What remote parties may see, in the host's order. The same rule decides on `call`. */
     readonly list: Effect.Effect<ReadonlyArray<HostTool>>
-    readonly call: (call: ToolCall) => Effect.Effect<ToolResult, Refusal>
+    /** Ticks when `list` really became another one: a late tool, an edit of the settings. */
+    readonly changes: Stream.Stream<void>
+    readonly call: (call: ToolCall) => Effect.Effect<ToolResult, Refusal | Fault>
   }
 >() {}
 
-const outcomeOf = (exit: Exit.Exit<ToolResult, Refusal>): AuditOutcome => {
+const outcomeOf = (exit: Exit.Exit<ToolResult, Refusal | Fault>): AuditOutcome => {
   if (Exit.isSuccess(exit)) return { _tag: "Ran", isError: exit.value.isError }
   if (Cause.isInterrupted(exit.cause)) return { _tag: "Cancelled" }
   const failure = Cause.failureOption(exit.cause)
-  return failure._tag === "Some" ? { _tag: "Refused", reason: failure.value._tag } : { _tag: "Failed" }
+  if (failure._tag === "None" || failure.value._tag === "ToolFault" || failure.value._tag === "CapabilityMissing") {
+    return { _tag: "Failed" }
+  }
+  return { _tag: "Refused", reason: failure.value._tag }
 }
 
 const make = Effect.gen(function* () {
@@ -110,7 +114,7 @@ const make = Effect.gen(function* () {
                 host.execute(tool, args, {
                   callId: call.callId,
                   client: call.client,
-                  ...(call.onProgress === undefined ? {} : { onProgress: call.onProgress })
+                  exchange: call.exchange
                 })
               )
         const exit = yield* Effect.exit(restore(run))
@@ -120,7 +124,20 @@ const make = Effect.gen(function* () {
     )
   })
 
-  return { list, call }
+  const shape = Effect.map(list, (tools) =>
+    JSON.stringify(
+      tools.map(({ annotations, description, title, wireName }) => [wireName, title, description, annotations])
+    )
+  )
+  const changes = Stream.merge(host.changes, Stream.as(config.changes, undefined)).pipe(
+    Stream.prepend(Chunk.of(undefined)),
+    Stream.mapEffect(() => shape),
+    Stream.changes,
+    Stream.drop(1),
+    Stream.as(undefined)
+  )
+
+  return { list, changes, call }
 })
 
 export const layer = Layer.effect(ToolCalls, make)

@@ -5,6 +5,8 @@ import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/TestClock"
 import * as OmpHostTools from "../../src/layers/OmpHostTools.ts"
+import type { ProgressUpdate } from "../../src/services/Exchange.ts"
+import { silent } from "../../src/services/Exchange.ts"
 import { HostTools } from "../../src/services/HostTools.ts"
 import type { OmpHost, OmpJobResult } from "../../src/services/OmpHost.ts"
 import type { FakeTool } from "../support/fakeHost.ts"
@@ -15,7 +17,7 @@ const own = { instance: "this-one", isOwnUrl: (url: string) => url === "http://1
 /** The type of fakeHost's `tools` is also that of the port, which no list of fakes has. */
 const hostWith = (tools: () => ReadonlyArray<FakeTool>, overrides: Partial<OmpHost> = {}) =>
   fakeHost({ agentDir: "/", ...overrides, tools: tools as never })
-const options = { callId: "call-1", client: "test/1" }
+const options = { callId: "call-1", client: "test/1", exchange: silent }
 
 suite("OmpHostTools", (tools) => {
   const fakes = (): ReadonlyArray<FakeTool> =>
@@ -299,22 +301,22 @@ describe("OmpHostTools", () => {
     })
   )
 
-  it.effect("hands on partial output in the host's own form", () =>
+  it.effect("repeats output that the client has, or drops what was rewritten, or lets progress fall back", () =>
     Effect.gen(function* () {
-      const seen: Array<unknown> = []
+      const seen: Array<ProgressUpdate> = []
       const { port, tool } = yield* setup([echo], {
         execute: async (_tool, _id, _args, _signal, onUpdate) => {
-          onUpdate?.([{ type: "text", text: "half", more: 1 }, 5])
+          for (const so of ["one", "one", "one two", "10%", "done, and more than that"])
+            onUpdate?.([{ type: "text", text: so }])
           return text("whole")
         }
       })
-      yield* port.execute(tool, {}, { ...options, onProgress: (partial) => seen.push(partial) })
-      assert.deepStrictEqual(seen, [
-        [
-          { type: "text", text: "half" },
-          { type: "text", text: "5" }
-        ]
-      ])
+      yield* port.execute(tool, {}, { ...options, exchange: { ...silent, progress: (update) => seen.push(update) } })
+      assert.deepStrictEqual(
+        seen.map(({ message }) => message),
+        ["one", " two", "10%", "done, and more than that"]
+      )
+      for (const [i, { progress }] of seen.entries()) assert.isTrue(i === 0 || progress > (seen[i - 1]?.progress ?? 0))
     })
   )
 

@@ -71,6 +71,7 @@ describe("Config.decode", () => {
       expose: "all",
       approval: { timeoutSeconds: 30 },
       audit: { maxBytes: 524288, generations: 5 },
+      rateLimit: { requestsPerSecond: 200, burst: 1000 },
       allowedOrigins: [],
       allowedHosts: [],
       maxBodyBytes: 1048576

@@ -14,6 +14,7 @@ import type { AuditCall, AuditOutcome } from "../../src/services/Audit.ts"
 import { Audit } from "../../src/services/Audit.ts"
 import { PrincipalId } from "../../src/services/Auth.ts"
 import type { BridgeConfig } from "../../src/services/Config.ts"
+import { silent } from "../../src/services/Exchange.ts"
 import type { HostTool, JsonObject, Policy, ToolResult } from "../../src/services/HostTools.ts"
 import { ArgumentsInvalid, HostTools, HostUnavailable } from "../../src/services/HostTools.ts"
 import { layer as toolCalls, ToolCalls } from "../../src/services/ToolCalls.ts"
@@ -37,7 +38,8 @@ const calling = (name: string, args: JsonObject = { raw: 1 }) => ({
   sid: "sid-1",
   client: "test/1",
   name,
-  args
+  args,
+  exchange: silent
 })
 
 interface World {

@@ -36,6 +36,14 @@ export const initializeMessage = (name = "e2e") => ({
   params: { protocolVersion, capabilities: {}, clientInfo: { name, version: "1" } }
 })
 
+/** The data of a stream's last event, which is the answer. */
+const lastEvent = (text: string): string =>
+  text
+    .split("\n")
+    .filter((line) => line.startsWith("data: "))
+    .at(-1)
+    ?.slice("data: ".length) ?? ""
+
 export const post = async (url: string, message: unknown, options: PostOptions = {}): Promise<Reply> => {
   const response = await fetch(`${url}/mcp`, {
     method: "POST",
@@ -50,7 +58,8 @@ export const post = async (url: string, message: unknown, options: PostOptions =
     ...(options.signal === undefined ? {} : { signal: options.signal })
   })
   const text = await response.text()
-  return { status: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) }
+  const answer = response.headers.get("content-type")?.startsWith("text/event-stream") === true ? lastEvent(text) : text
+  return { status: response.status, headers: response.headers, body: answer === "" ? undefined : JSON.parse(answer) }
 }
 
 const toToolReply = (reply: Reply): ToolReply => {

@@ -39,7 +39,7 @@ interface BunBacked {
 }
 
 /** From here on the connection may be silent for as long as the call takes. */
-const liftIdleTimeout = (request: HttpServerRequest.HttpServerRequest): void => {
+export const liftIdleTimeout = (request: HttpServerRequest.HttpServerRequest): void => {
   const { bunServer, source } = request as unknown as BunBacked
   bunServer?.timeout(source, 0)
 }

@@ -37,6 +37,8 @@ const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
       return { allow: failure.allow.join(", ") }
     case "SessionLimitReached":
       return { "retry-after": "1" }
+    case "RateLimited":
+      return { "retry-after": String(failure.retryAfter) }
     default:
       return {}
   }

@@ -1,17 +1,16 @@
 import type { Unauthorized } from "../../services/Auth.ts"
+import { rows, toErrorObject as toMcpErrorObject } from "../../services/mcp/errorObjects.ts"
 import type { McpFailure } from "../../services/mcp/failures.ts"
 import type { ErrorObject } from "../../services/wire/JsonRpc.ts"
 import type { HttpFailure } from "./httpFailures.ts"
 
-export type Failure = McpFailure | HttpFailure | Unauthorized
+type Refusal = HttpFailure | Unauthorized
+export type Failure = McpFailure | Refusal
 
-type Row<F extends Failure> = readonly [status: number, code: number, message: (failure: F) => string]
+type Row<F extends Refusal> = readonly [status: number, code: number, message: (failure: F) => string]
 
-/**
- * Every failure that a caller can meet, with its HTTP status and JSON-RPC code. Total: a new failure without a row
- * does not compile. docs/protocol.md prints it.
- */
-export const table: { readonly [T in Failure["_tag"]]: Row<Extract<Failure, { _tag: T }>> } = {
+/** What HTTP itself refuses, before there is a message. */
+const refusals: { readonly [T in Refusal["_tag"]]: Row<Extract<Refusal, { _tag: T }>> } = {
   HostRejected: [
     403,
     -32000,
@@ -32,37 +31,52 @@ export const table: { readonly [T in Failure["_tag"]]: Row<Extract<Failure, { _t
   MethodNotAllowed: [405, -32000, ({ allow, method }) => `method not allowed: ${method}; use ${allow.join(", ")}`],
   BodyTooSlow: [408, -32000, ({ seconds }) => `the request body did not arrive within ${seconds} seconds`],
   BodyTooLarge: [413, -32000, ({ limit }) => `the request body is larger than ${limit} bytes (maxBodyBytes)`],
-  BodyBroken: [400, -32700, () => "the request body ended early"],
-  NotJson: [400, -32700, ({ detail }) => `parse error: ${detail}`],
-  NotAMessage: [400, -32600, ({ reason }) => `invalid request: ${reason}`],
-  BatchNotSupported: [
-    400,
-    -32600,
-    ({ protocolVersion }) => `invalid request: protocol version ${protocolVersion} has no batches`
-  ],
-  SessionRequired: [400, -32000, () => "missing mcp-session-id: every request but initialize must carry it"],
-  SessionNotFound: [404, -32001, () => "unknown session: it expired or was closed; initialize again"],
-  SessionLimitReached: [
-    503,
-    -32000,
-    ({ limit }) => `all ${limit} sessions have a call in flight; try again when one has ended`
-  ],
-  ProtocolVersionUnsupported: [
-    400,
-    -32000,
-    ({ requested, supported }) =>
-      `unsupported protocol version ${requested.slice(0, 64)}; supported: ${supported.join(", ")}`
-  ],
-  MethodNotFound: [200, -32601, ({ method }) => `method not found: ${method.slice(0, 128)}`],
-  ParamsInvalid: [200, -32602, ({ detail }) => `invalid params: ${detail.slice(0, 1024)}`],
-  InternalError: [500, -32603, ({ reference }) => `internal error (${reference}); the host's log has the cause`]
+  BodyBroken: [400, -32700, () => "the request body ended early"]
 }
 
-const row = <F extends Failure>(failure: F) => table[failure._tag] as unknown as Row<F>
+/** The HTTP status under which each failure of the protocol goes out. Total, as the table of its codes is. */
+const statuses: { readonly [T in McpFailure["_tag"]]: number } = {
+  NotJson: 400,
+  NotAMessage: 400,
+  BatchNotSupported: 400,
+  SessionRequired: 400,
+  SessionNotFound: 404,
+  SessionLimitReached: 503,
+  ProtocolVersionUnsupported: 400,
+  UnsupportedProtocolVersion: 400,
+  HeaderMismatch: 400,
+  MetaInvalid: 400,
+  MethodNotFound: 200,
+  MethodNotImplemented: 404,
+  ParamsInvalid: 200,
+  TaskNotFound: 200,
+  StateRejected: 200,
+  ResourceNotFound: 200,
+  ResourceUnknown: 200,
+  CapabilityMissing: 400,
+  RateLimited: 429,
+  CallFailed: 200,
+  InternalError: 500
+}
 
-export const statusOf = (failure: Failure): number => row(failure)[0]
+type Codes<T extends string> = { readonly [K in T]: readonly [status: number, code: number] }
+
+const refusalCodes = Object.fromEntries(
+  Object.entries(refusals).map(([tag, [status, code]]) => [tag, [status, code]])
+) as unknown as Codes<Refusal["_tag"]>
+const failureCodes = Object.fromEntries(
+  Object.entries(statuses).map(([tag, status]) => [tag, [status, rows[tag as McpFailure["_tag"]][0]]])
+) as unknown as Codes<McpFailure["_tag"]>
+
+/** Failure -> (status, code), all of them: what docs/protocol.md prints. */
+export const table: Codes<Failure["_tag"]> = { ...refusalCodes, ...failureCodes }
+
+const isRefusal = (failure: Failure): failure is Refusal => failure._tag in refusals
+
+export const statusOf = (failure: Failure): number => table[failure._tag][0]
 
 export const toErrorObject = (failure: Failure): ErrorObject => {
-  const [, code, message] = row(failure)
+  if (!isRefusal(failure)) return toMcpErrorObject(failure)
+  const [, code, message] = refusals[failure._tag] as unknown as Row<Refusal>
   return { code, message: message(failure).toWellFormed() }
 }

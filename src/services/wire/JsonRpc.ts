@@ -21,6 +21,9 @@ export interface Notification {
 export interface Response {
   readonly _tag: "Response"
   readonly id: RequestId
+  /** Exactly one of the two is there. */
+  readonly result: unknown
+  readonly error: unknown
 }
 /** Not a message. `id` is the message's own where it has a valid one. */
 export interface Malformed {
@@ -53,7 +56,7 @@ export const classify = (value: unknown): Message => {
   if (method === undefined) {
     const answers = Object.hasOwn(value, "result") !== Object.hasOwn(value, "error")
     return answers && isRequestId(id)
-      ? { _tag: "Response", id }
+      ? { _tag: "Response", id, result: value["result"], error: value["error"] }
       : malformed(id, '"method" is missing, and this is not a response either')
   }
   if (typeof method !== "string") return malformed(id, '"method" must be a string')

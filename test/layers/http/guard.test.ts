@@ -313,8 +313,7 @@ describe("OPTIONS", () => {
       const { headers, status, text } = await bridge.raw("OPTIONS", path, preflight)
       assert.deepStrictEqual({ status, text }, { status: 204, text: "" })
       const words = (name: string) => (headers[name] ?? "").toLowerCase().split(/\s*,\s*/)
-      assert.includeMembers(words("allow"), ["post", "delete", "options"])
-      assert.notInclude(words("allow"), "get")
+      assert.sameMembers(words("allow"), ["get", "post", "delete", "options"])
       assert.strictEqual(headers["access-control-allow-origin"], origin)
       assert.includeMembers(words("access-control-allow-methods"), ["post", "delete"])
       assert.includeMembers(words("access-control-allow-headers"), [
@@ -357,16 +356,25 @@ describe("paths and methods", () => {
     assert.deepStrictEqual(failure(answer), { status: 404, code: -32000, id: null })
   })
 
-  it.each<readonly [method: string]>([["GET"], ["PUT"], ["PATCH"], ["HEAD"]])(
+  it.each<readonly [method: string]>([["PUT"], ["PATCH"], ["HEAD"]])(
     "serves %s, or refuses it without saying what it serves",
     async (method) => {
       for (const path of ["/", "/mcp", "/mcp/"]) {
         const answer = await bridge.raw(method, path, { accept: "text/event-stream", ...session })
         assert.strictEqual(answer.status, 405)
         const allow = (answer.headers["allow"] ?? "").split(", ")
-        assert.sameMembers(allow, ["POST", "DELETE", "OPTIONS"])
+        assert.sameMembers(allow, ["GET", "POST", "DELETE", "OPTIONS"])
         if (method !== "HEAD") assert.deepStrictEqual(failure(answer), { status: 405, code: -32000, id: null })
       }
+    }
+  )
+
+  it.each<readonly [method: string]>([["GET"], ["DELETE"]])(
+    "serves %s to a client of 2026-07-28, which has no sessions",
+    async (method) => {
+      const answer = await bridge.raw(method, "/mcp", { ...session, "mcp-protocol-version": "2026-07-28" })
+      assert.deepStrictEqual(failure(answer), { status: 405, code: -32000, id: null })
+      assert.sameMembers((answer.headers["allow"] ?? "").split(", "), ["POST", "OPTIONS"])
     }
   )
 

@@ -16,13 +16,19 @@ import * as MemorySessionStore from "../../../src/layers/MemorySessionStore.ts"
 import { Auth, PrincipalId } from "../../../src/services/Auth.ts"
 import type { HostTool } from "../../../src/services/HostTools.ts"
 import type { Reply } from "../../../src/services/mcp/McpServer.ts"
+import { HostInfo } from "../../../src/services/HostInfo.ts"
+import * as Features from "../../../src/services/mcp/features.ts"
+import * as Invocations from "../../../src/services/mcp/Invocations.ts"
 import * as McpServer from "../../../src/services/mcp/McpServer.ts"
+import * as Prompts from "../../../src/services/Prompts.ts"
+import * as Resources from "../../../src/services/Resources.ts"
 import { SessionStore } from "../../../src/services/SessionStore.ts"
 import type { ToolCall } from "../../../src/services/ToolCalls.ts"
 import { ToolCalls, ToolNotExposed } from "../../../src/services/ToolCalls.ts"
+import * as FakeConfig from "../../support/suites/fakeConfig.ts"
 import { forAll, Json, JsonRecord } from "../../support/suites/arbitraries.ts"
 
-const info = { name: "omp-a2a-bridge", title: "omp", version: "1.2.3", instance: "instance-1" }
+const info = { name: "omp-a2a-bridge", title: "omp", version: "1.2.3", instance: "instance-1", instructions: "a host" }
 const alice = { id: PrincipalId.make("alice"), name: "owner" }
 const bob = { id: PrincipalId.make("bob"), name: "owner" }
 const tool: HostTool = {
@@ -44,6 +50,7 @@ const setup = Effect.gen(function* () {
   const revoked = yield* Queue.unbounded<PrincipalId>()
   const tools = Layer.mock(ToolCalls, {
     list: Effect.succeed([tool]),
+    changes: Stream.never,
     call: (call) => {
       switch (call.name) {
         case "a_b":
@@ -82,8 +89,20 @@ const setup = Effect.gen(function* () {
       logged.push({ level: logLevel.label, fields: JSON.stringify([message, [...HashMap.toEntries(annotations)]]) })
     })
   )
-  const layer = McpServer.layer(info).pipe(
-    Layer.provideMerge(Layer.mergeAll(MemorySessionStore.layer, tools, auth)),
+  const config = yield* FakeConfig.make()
+  const layer = McpServer.layer.pipe(
+    Layer.provideMerge(Layer.mergeAll(Features.layer, Invocations.layer)),
+    Layer.provideMerge(
+      Layer.mergeAll(
+        MemorySessionStore.layer,
+        tools,
+        auth,
+        config.layer,
+        Prompts.empty,
+        Resources.empty,
+        Layer.succeed(HostInfo, info)
+      )
+    ),
     Layer.provideMerge(logger)
   )
   const scope = yield* Scope.make()
@@ -98,7 +117,14 @@ const setup = Effect.gen(function* () {
     more: { readonly principal?: typeof alice; readonly protocolVersion?: string } = {}
   ) =>
     Effect.provide(
-      server.handle({ principal: more.principal ?? alice, sessionId, protocolVersion: more.protocolVersion, body }),
+      server.handle({
+        principal: more.principal ?? alice,
+        sessionId,
+        protocolVersion: more.protocolVersion,
+        headers: {},
+        acceptsStream: false,
+        body
+      }),
       logger
     )
   const initialize = (protocolVersion = "2025-11-25", principal = alice) =>
@@ -248,8 +274,16 @@ describe("McpServer.handle", () => {
       assert.strictEqual(idOf(reply), 0)
       assert.deepStrictEqual(resultOf(reply), {
         protocolVersion: answered,
-        capabilities: { tools: {}, experimental: { "pi-a2a-ext/instance": { id: "instance-1" } } },
-        serverInfo: { name: "omp-a2a-bridge", title: "omp", version: "1.2.3" }
+        capabilities: {
+          tools: { listChanged: true },
+          prompts: { listChanged: true },
+          resources: { listChanged: true, subscribe: true },
+          completions: {},
+          logging: {},
+          experimental: { "pi-a2a-ext/instance": { id: "instance-1" } }
+        },
+        serverInfo: { name: "omp-a2a-bridge", title: "omp", version: "1.2.3" },
+        instructions: "a host"
       })
       const opened = reply._tag === "Single" ? reply.opened : undefined
       assert.strictEqual((yield* sessions.touch(opened ?? "", alice.id)).protocolVersion, answered)
@@ -312,7 +346,7 @@ describe("McpServer.handle", () => {
         ]
       })
       assert.strictEqual(errorOf(yield* post(request(1, "tools/list", { cursor: "x" }), sid)), "ParamsInvalid")
-      for (const method of ["resources/list", "toString", "", "initialized", "notifications/cancelled"]) {
+      for (const method of ["tasks/get", "server/discover", "toString", "", "initialized", "notifications/cancelled"]) {
         assert.strictEqual(errorOf(yield* post(request(1, method), sid)), "MethodNotFound", method)
       }
     })

@@ -73,8 +73,18 @@ describe("JsonRpc.classify", () => {
     "takes an answer for a request, or both or neither of result and error for an answer",
     [Id, Json],
     ([id, value]) => {
-      assert.deepStrictEqual(JsonRpc.classify({ jsonrpc: "2.0", id, result: value }), { _tag: "Response", id })
-      assert.deepStrictEqual(JsonRpc.classify({ jsonrpc: "2.0", id, error: value }), { _tag: "Response", id })
+      assert.deepStrictEqual(JsonRpc.classify({ jsonrpc: "2.0", id, result: value }), {
+        _tag: "Response",
+        id,
+        result: value,
+        error: undefined
+      })
+      assert.deepStrictEqual(JsonRpc.classify({ jsonrpc: "2.0", id, error: value }), {
+        _tag: "Response",
+        id,
+        result: undefined,
+        error: value
+      })
       assert.strictEqual(JsonRpc.classify({ jsonrpc: "2.0", id, result: value, error: value })._tag, "Malformed")
       assert.strictEqual(JsonRpc.classify({ jsonrpc: "2.0", id })._tag, "Malformed")
       assert.strictEqual(JsonRpc.classify({ jsonrpc: "2.0", result: value })._tag, "Malformed")

@@ -15,6 +15,7 @@ export const defaults: BridgeConfig = {
   expose: "all",
   approval: { timeoutSeconds: 30 },
   audit: { maxBytes: 512 * 1024, generations: 5 },
+  rateLimit: { requestsPerSecond: 200, burst: 1000 },
   allowedOrigins: [],
   allowedHosts: [],
   maxBodyBytes: 1024 * 1024

@@ -4,6 +4,7 @@ import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
 import * as TestClock from "effect/TestClock"
 import type { JsonObject, Policy } from "../../../src/services/HostTools.ts"
+import { silent } from "../../../src/services/Exchange.ts"
 import { HostTools } from "../../../src/services/HostTools.ts"
 
 /** A tool as the suite scripts it; the implementation under test makes its host have it. */
@@ -15,7 +16,7 @@ export interface Scripted {
   readonly run: (args: JsonObject, signal: AbortSignal) => Promise<{ readonly text: string; readonly isError: boolean }>
 }
 
-const options = { callId: "call-1", client: "test/1" }
+const options = { callId: "call-1", client: "test/1", exchange: silent }
 const says =
   (text: string): Scripted["run"] =>
   async () => ({ text, isError: false })

@@ -1,0 +1,323 @@
+import * as Context from "effect/Context"
+import * as DateTime from "effect/DateTime"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as PubSub from "effect/PubSub"
+import * as Stream from "effect/Stream"
+import type { PrincipalId } from "../Auth.ts"
+import type {
+  ClientCapabilities,
+  Exchange,
+  InputRequest,
+  InputRequests,
+  InputResponses,
+  LogLevel
+} from "../Exchange.ts"
+import { AskFailed, atLeast, CapabilityMissing } from "../Exchange.ts"
+import { isRecord } from "../wire/JsonRpc.ts"
+import type { McpFailure } from "./failures.ts"
+import { Signals } from "./Signals.ts"
+
+/** What a call says to its client while it runs. */
+export type Signal =
+  | { readonly _tag: "Notification"; readonly method: string; readonly params: Readonly<Record<string, unknown>> }
+  /** The call waits for the client: `Invocation.pending` has the questions. */
+  | { readonly _tag: "InputNeeded" }
+  /** The call asks to go on as a task. */
+  | { readonly _tag: "Escalated" }
+  /** The client's stream is to end here, and to be taken up again later. */
+  | { readonly _tag: "Detached" }
+  | { readonly _tag: "Done"; readonly exit: Exit.Exit<Readonly<Record<string, unknown>>, McpFailure> }
+
+interface Question {
+  readonly request: InputRequest
+  readonly answer: Deferred.Deferred<unknown, AskFailed>
+  answered: boolean
+}
+
+export interface TaskInfo {
+  readonly createdAt: string
+  readonly ttlMs: number
+  lastUpdatedAt: string
+  cancelled: boolean
+}
+
+/** One running call, and its line to whoever follows it. */
+export interface Invocation {
+  readonly id: string
+  readonly owner: PrincipalId
+  /** The session that it belongs to, in the legacy era. */
+  readonly sid: string | undefined
+  /** Method and parameters in one string: a retry must be one of the same request. */
+  readonly binding: string
+  readonly fiber: Fiber.RuntimeFiber<Readonly<Record<string, unknown>>, McpFailure>
+  /** In order. Has one reader at a time; nobody reads it once the call is a task. */
+  readonly signals: Signals<Signal>
+  readonly pending: Map<string, Question>
+  task: TaskInfo | undefined
+}
+
+/** Questions that still want an answer. */
+export const outstanding = (invocation: Invocation): InputRequests =>
+  Object.fromEntries(
+    [...invocation.pending].flatMap(([key, { answered, request }]) => (answered ? [] : [[key, request] as const]))
+  )
+
+export interface InvocationOptions {
+  readonly owner: PrincipalId
+  readonly sid?: string
+  readonly binding: string
+  readonly capabilities: ClientCapabilities
+  readonly progressToken: string | number | undefined
+  /** Least severe level that the client wants; none where it wants none. */
+  readonly logLevel: () => LogLevel | undefined
+}
+
+/** Time to live of a task, from its creation. */
+export const taskTtlMs = 24 * 60 * 60 * 1000
+export const taskPollIntervalMs = 1000
+/** How long a call waits for a client that was asked and has not come back. */
+export const parkedFor = "10 minutes"
+/** Tasks that one principal may have at a time; a finished one makes room. */
+const maxTasks = 256
+
+export const tasksExtension = "io.modelcontextprotocol/tasks"
+
+const capabilityOf: Readonly<Record<InputRequest["method"], string>> = {
+  "elicitation/create": "elicitation",
+  "sampling/createMessage": "sampling",
+  "roots/list": "roots"
+}
+
+export const declaresTasks = (capabilities: ClientCapabilities): boolean =>
+  isRecord(capabilities["extensions"]) && isRecord(capabilities["extensions"][tasksExtension])
+
+/** MCP 2025-11-25, elicitation: an empty object stands for the form mode alone. */
+const declares = (capabilities: ClientCapabilities, request: InputRequest): boolean => {
+  const declared = capabilities[capabilityOf[request.method]]
+  if (!isRecord(declared)) return false
+  if (request.method !== "elicitation/create") return true
+  const mode = request.params["mode"] ?? "form"
+  return mode === "url" ? isRecord(declared["url"]) : isRecord(declared["form"]) || !isRecord(declared["url"])
+}
+
+/** Running calls of every era: follow, answer, cancel; as tasks, keep them past their connection. */
+export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocations")<
+  Invocations,
+  {
+    readonly start: (
+      options: InvocationOptions,
+      run: (exchange: Exchange) => Effect.Effect<Readonly<Record<string, unknown>>, McpFailure>
+    ) => Effect.Effect<Invocation>
+    /** Gives answers to questions that are pending; others are ignored. */
+    readonly answer: (invocation: Invocation, responses: InputResponses) => Effect.Effect<void>
+    /** Fails the questions with these keys, or all that are pending. */
+    readonly refuse: (invocation: Invocation, reason: string, keys?: ReadonlyArray<string>) => Effect.Effect<void>
+    /** A call of this principal by its id, task or parked. */
+    readonly find: (id: string, owner: PrincipalId) => Effect.Effect<Invocation | undefined>
+    /** Makes a task of a call, found from now on by its id. */
+    readonly toTask: (invocation: Invocation) => Effect.Effect<TaskInfo>
+    /** Ends the call, and every process of its tool. Does not wait for that. */
+    readonly cancel: (invocation: Invocation) => Effect.Effect<void>
+    readonly cancelWhere: (predicate: (invocation: Invocation) => boolean) => Effect.Effect<void>
+    /** Ends the call unless the client comes back to it in time. */
+    readonly park: (invocation: Invocation) => Effect.Effect<void>
+    /** Tasks as their state changes, from now on. */
+    readonly taskChanges: Stream.Stream<Invocation>
+    /** Number of calls running, and a tick at each change of it. */
+    readonly running: Effect.Effect<number>
+    readonly ticks: Stream.Stream<void>
+  }
+>() {}
+
+const make = Effect.gen(function* () {
+  const scope = yield* Effect.scope
+  const invocations = new Map<string, Invocation>()
+  const live = new Set<Invocation>()
+  const taskChanges = yield* PubSub.unbounded<Invocation>()
+  const ticks = yield* PubSub.sliding<void>(1)
+  // All at once: closing the scope alone would end one call after the other.
+  yield* Effect.addFinalizer(() =>
+    Effect.forEach([...live], (one) => Fiber.interruptFork(one.fiber), { discard: true })
+  )
+
+  const touchTask = (invocation: Invocation) =>
+    Effect.gen(function* () {
+      if (invocation.task === undefined) return
+      invocation.task.lastUpdatedAt = DateTime.formatIso(yield* DateTime.now)
+      yield* PubSub.publish(taskChanges, invocation)
+    })
+
+  const exchangeOf = (invocation: Invocation, options: InvocationOptions): Exchange => {
+    let progress = -Infinity
+    const used = new Set<string>()
+    const tell = (signal: Signal) => {
+      // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
+      if (invocation.task === undefined) invocation.signals.offer(signal)
+    }
+    return {
+      progress: (update) => {
+        if (options.progressToken === undefined || !(update.progress > progress)) return
+        progress = update.progress
+        tell({
+          _tag: "Notification",
+          method: "notifications/progress",
+          params: { progressToken: options.progressToken, ...update }
+        })
+      },
+      log: (entry) => {
+        const minimum = options.logLevel()
+        if (minimum === undefined || !atLeast(entry.level, minimum)) return
+        tell({ _tag: "Notification", method: "notifications/message", params: { ...entry } })
+      },
+      ask: Effect.fnUntraced(function* (requests: InputRequests) {
+        const entries = Object.entries(requests)
+        for (const [, request] of entries) {
+          if (!declares(options.capabilities, request)) {
+            return yield* new CapabilityMissing({ required: { [capabilityOf[request.method]]: {} } })
+          }
+        }
+        const asked = entries.map(([key, request]) => {
+          // A key names one question for the whole life of a call (tasks extension, update requests).
+          const unique = used.has(key) ? `${key}-${used.size}` : key
+          used.add(unique)
+          return { key, unique, request, answer: Deferred.unsafeMake<unknown, AskFailed>(Fiber.id(invocation.fiber)) }
+        })
+        for (const { answer, request, unique } of asked)
+          invocation.pending.set(unique, { request, answer, answered: false })
+        tell({ _tag: "InputNeeded" })
+        yield* touchTask(invocation)
+        const answers = yield* Effect.forEach(asked, ({ answer, key }) =>
+          Effect.map(Deferred.await(answer), (value) => [key, value] as const)
+        ).pipe(
+          Effect.ensuring(
+            Effect.sync(() => {
+              for (const { unique } of asked) invocation.pending.delete(unique)
+            })
+          )
+        )
+        yield* touchTask(invocation)
+        return Object.fromEntries(answers)
+      }),
+      escalate: (required) =>
+        Effect.suspend(() => {
+          if (declaresTasks(options.capabilities)) {
+            tell({ _tag: "Escalated" })
+            return Effect.void
+          }
+          return required ? new CapabilityMissing({ required: { extensions: { [tasksExtension]: {} } } }) : Effect.void
+        }),
+      detach: Effect.sync(() => tell({ _tag: "Detached" }))
+    }
+  }
+
+  const start = Effect.fnUntraced(function* (
+    options: InvocationOptions,
+    run: (exchange: Exchange) => Effect.Effect<Readonly<Record<string, unknown>>, McpFailure>
+  ) {
+    const signals = new Signals<Signal>()
+    const ready = yield* Deferred.make<Exchange>()
+    const fiber = yield* Deferred.await(ready).pipe(Effect.flatMap(run), Effect.forkIn(scope))
+    const invocation: Invocation = {
+      id: crypto.randomUUID(),
+      owner: options.owner,
+      sid: options.sid,
+      binding: options.binding,
+      fiber,
+      signals,
+      pending: new Map(),
+      task: undefined
+    }
+    live.add(invocation)
+    ticks.unsafeOffer(undefined)
+    fiber.addObserver((exit) => {
+      live.delete(invocation)
+      ticks.unsafeOffer(undefined)
+      signals.offer({ _tag: "Done", exit })
+      if (invocation.task === undefined) invocations.delete(invocation.id)
+      else taskChanges.unsafeOffer(invocation)
+    })
+    yield* Deferred.succeed(ready, exchangeOf(invocation, options))
+    return invocation
+  })
+
+  const forget = (invocation: Invocation) =>
+    Effect.zipRight(
+      Fiber.interruptFork(invocation.fiber),
+      Effect.sync(() => invocations.delete(invocation.id))
+    )
+
+  const makeRoom = (owner: PrincipalId) => {
+    const mine = [...invocations.values()].filter((one) => one.owner === owner && one.task !== undefined)
+    const finished = mine.find((one) => !live.has(one))
+    if (mine.length >= maxTasks && finished !== undefined) invocations.delete(finished.id)
+  }
+
+  return Invocations.of({
+    start,
+    answer: (invocation, responses) =>
+      Effect.forEach(
+        Object.entries(responses),
+        ([key, value]) => {
+          const question = invocation.pending.get(key)
+          if (question === undefined) return Effect.void
+          question.answered = true
+          return Deferred.succeed(question.answer, value)
+        },
+        { discard: true }
+      ),
+    refuse: (invocation, reason, keys = [...invocation.pending.keys()]) =>
+      Effect.forEach(
+        keys,
+        (key) => {
+          const question = invocation.pending.get(key)
+          if (question === undefined) return Effect.void
+          question.answered = true
+          return Deferred.fail(question.answer, new AskFailed({ reason }))
+        },
+        { discard: true }
+      ),
+    find: (id, owner) =>
+      Effect.sync(() => {
+        const found = invocations.get(id)
+        return found?.owner === owner ? found : undefined
+      }),
+    toTask: Effect.fnUntraced(function* (invocation) {
+      makeRoom(invocation.owner)
+      const now = DateTime.formatIso(yield* DateTime.now)
+      const task: TaskInfo = { createdAt: now, lastUpdatedAt: now, ttlMs: taskTtlMs, cancelled: false }
+      invocation.task = task
+      invocations.set(invocation.id, invocation)
+      yield* Effect.forkIn(Effect.zipRight(Effect.sleep(taskTtlMs), forget(invocation)), scope)
+      return task
+    }),
+    cancel: Effect.fnUntraced(function* (invocation) {
+      if (invocation.task !== undefined && live.has(invocation)) {
+        invocation.task.cancelled = true
+        yield* touchTask(invocation)
+      }
+      yield* Fiber.interruptFork(invocation.fiber)
+    }),
+    cancelWhere: (predicate) =>
+      Effect.forEach([...live].filter(predicate), (one) => Fiber.interruptFork(one.fiber), { discard: true }),
+    park: Effect.fnUntraced(function* (invocation) {
+      invocations.set(invocation.id, invocation)
+      const keys = [...invocation.pending.keys()].join()
+      // Still at the same questions when the time is over: nobody is coming back.
+      const expire = Effect.suspend(() =>
+        invocation.task === undefined && [...invocation.pending.keys()].join() === keys
+          ? forget(invocation)
+          : Effect.void
+      )
+      yield* Effect.forkIn(Effect.zipRight(Effect.sleep(parkedFor), expire), scope)
+    }),
+    taskChanges: Stream.fromPubSub(taskChanges),
+    running: Effect.sync(() => live.size),
+    ticks: Stream.fromPubSub(ticks)
+  })
+})
+
+export const layer = Layer.scoped(Invocations, make)
