@@ -6,6 +6,9 @@ import { realpathSync } from "node:fs"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import type { ExtensionAPI, ExtensionContext } from "@oh-my-pi/pi-coding-agent"
 import { AgentRegistry, getAgentDir, VERSION } from "@oh-my-pi/pi-coding-agent"
+import { expandPromptTemplate } from "@oh-my-pi/pi-coding-agent/config/prompt-templates"
+import { buildSkillPromptMessage, getSkillSlashCommandName } from "@oh-my-pi/pi-coding-agent/extensibility/skills"
+import { expandSlashCommand } from "@oh-my-pi/pi-coding-agent/extensibility/slash-commands"
 import { MCPManager } from "@oh-my-pi/pi-coding-agent/mcp"
 import {
   denyError,
@@ -16,7 +19,7 @@ import {
 import { toolWireSchema, validateToolArguments } from "@oh-my-pi/pi-ai"
 import { postmortem } from "@oh-my-pi/pi-utils"
 import type { Bridge, bridge as start } from "../src/layers/Main.ts"
-import type { OmpHost, OmpTool } from "../src/services/OmpHost.ts"
+import type { OmpHost, OmpPrompt, OmpTool } from "../src/services/OmpHost.ts"
 
 type Session = NonNullable<NonNullable<ReturnType<AgentRegistry["get"]>>["session"]>
 type Tool = NonNullable<ReturnType<Session["getToolByName"]>>
@@ -41,6 +44,35 @@ const describe = (tool: Tool): OmpTool => ({
   mcpServer: stringProperty(tool, "mcpServerName"),
   handle: tool
 })
+
+/** A prompt's `handle`: how to get its text. */
+type Render = (args: string) => string | Promise<string>
+
+const promptsOf = (session: Session): ReadonlyArray<OmpPrompt> => {
+  const prompt = (name: string, description: string, argumentHint: string | undefined, handle: Render) => ({
+    name,
+    description,
+    argumentHint,
+    handle
+  })
+  return [
+    ...session.skills.map((skill) =>
+      prompt(getSkillSlashCommandName(skill), skill.description, undefined, async (args) =>
+        buildSkillPromptMessage(skill, { args }).then(({ message }) => message)
+      )
+    ),
+    ...session.slashCommands.map((command) =>
+      prompt(command.name, command.description, command.argumentHint, (args) =>
+        expandSlashCommand(`/${command.name} ${args}`.trimEnd(), [command])
+      )
+    ),
+    ...session.promptTemplates.map((template) =>
+      prompt(template.name, template.description, undefined, (args) =>
+        expandPromptTemplate(`/${template.name} ${args}`.trimEnd(), [template])
+      )
+    )
+  ]
+}
 
 const needSession = (): Session => {
   const session = mainSession()
@@ -120,7 +152,12 @@ const makeHost = (pi: ExtensionAPI, ctx: ExtensionContext): OmpHost => {
         | { readonly async?: { readonly state: string; readonly jobId: string } }
         | undefined
       const running = details?.async?.state === "running" ? details.async.jobId : undefined
-      return { content: result.content, isError: result.isError === true, backgroundJob: running }
+      return {
+        content: result.content,
+        isError: result.isError === true,
+        backgroundJob: running,
+        details: result.details
+      }
     },
     awaitJob: async (jobId) => {
       const jobs = needSession().asyncJobManager
@@ -139,6 +176,12 @@ const makeHost = (pi: ExtensionAPI, ctx: ExtensionContext): OmpHost => {
       const url = config === undefined ? undefined : stringProperty(config, "url")
       return { url, capabilities: manager?.getConnection(name)?.capabilities }
     },
+    prompts: () => {
+      const session = mainSession()
+      return session === undefined ? [] : promptsOf(session)
+    },
+    renderPrompt: async (prompt, args) => (prompt.handle as Render)(args),
+    artifactsDir: () => mainSession()?.sessionManager.getArtifactsDir() ?? undefined,
     present: (event) => {
       // In rpc mode these would go to stdout, a line each, with nobody to draw them.
       if (ctx.mode !== "tui") return

@@ -9,8 +9,6 @@ import * as Invocations from "../services/mcp/Invocations.ts"
 import * as McpServer from "../services/mcp/McpServer.ts"
 import type { OmpHost } from "../services/OmpHost.ts"
 import { hostName, isLoopback } from "../services/originRules.ts"
-import * as Prompts from "../services/Prompts.ts"
-import * as Resources from "../services/Resources.ts"
 import * as ToolCalls from "../services/ToolCalls.ts"
 import { arch, hostname, platform } from "node:os"
 import pkg from "../../package.json" with { type: "json" }
@@ -22,8 +20,11 @@ import * as HostDialog from "./HostDialog.ts"
 import * as HostLogger from "./hostLogger.ts"
 import * as HostNotices from "./HostNotices.ts"
 import * as Http from "./http/Server.ts"
+import * as MemoryResults from "./MemoryResults.ts"
 import * as MemorySessionStore from "./MemorySessionStore.ts"
 import * as OmpHostTools from "./OmpHostTools.ts"
+import * as OmpPrompts from "./OmpPrompts.ts"
+import * as OmpResources from "./OmpResources.ts"
 import * as TokenAuth from "./TokenAuth.ts"
 
 /** This package's own. */
@@ -80,6 +81,7 @@ const compose = (host: OmpHost) => {
     Layer.provideMerge(Http.layer),
     Layer.provideMerge(McpServer.layer),
     Layer.provideMerge(Layer.mergeAll(Features.layer, Invocations.layer)),
+    Layer.provideMerge(Layer.mergeAll(OmpPrompts.layer(host), OmpResources.layer(host), MemoryResults.layer)),
     Layer.provideMerge(ToolCalls.layer),
     Layer.provideMerge(
       Layer.mergeAll(
@@ -88,8 +90,6 @@ const compose = (host: OmpHost) => {
         TokenAuth.layer,
         MemorySessionStore.layer,
         Layer.succeed(HostInfo, hostInfo(host, instance)),
-        Prompts.empty,
-        Resources.empty,
         OmpHostTools.layer(host, { instance, isOwnUrl })
       )
     ),

@@ -48,6 +48,17 @@ const toContent = (block: unknown): ToolContent => {
   return { type: "text", text: JSON.stringify(block) ?? String(block) }
 }
 
+/** How a command ran. omp says an exit code only where it is not 0. */
+const runDetails = (tool: string, { details, isError }: OmpToolResult): JsonObject | undefined => {
+  if (tool !== "bash" || !isRecord(details)) return undefined
+  const { exitCode, timedOut, wallTimeMs } = details
+  return {
+    ...(typeof exitCode === "number" ? { exitCode } : isError || timedOut === true ? {} : { exitCode: 0 }),
+    ...(typeof wallTimeMs === "number" ? { wallTimeMs } : {}),
+    ...(timedOut === true ? { timedOut } : {})
+  }
+}
+
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 const failedWith = (text: string): ToolResult => ({ content: [{ type: "text", text }], isError: true })
 
@@ -171,9 +182,16 @@ const make = (host: OmpHost, options: OmpHostToolsOptions) => {
     })
 
   /** A command that the host moved to the background is still this call: wait for its real end. */
-  const toTheEnd = async (result: OmpToolResult, signal: AbortSignal): Promise<ToolResult> => {
+  const toTheEnd = async (tool: HostTool, result: OmpToolResult, signal: AbortSignal): Promise<ToolResult> => {
     const jobId = result.backgroundJob
-    if (jobId === undefined) return { content: result.content.map(toContent), isError: result.isError }
+    if (jobId === undefined) {
+      const details = runDetails(tool.name, result)
+      return {
+        content: result.content.map(toContent),
+        isError: result.isError,
+        ...(details === undefined ? {} : { details })
+      }
+    }
     const cancel = () => host.cancelJob(jobId)
     if (signal.aborted) cancel()
     signal.addEventListener("abort", cancel, { once: true })
@@ -216,7 +234,7 @@ const make = (host: OmpHost, options: OmpHostToolsOptions) => {
         host.present({ _tag: "End", callId, tool: tool.name, content: result.content, isError: result.isError })
       host.present({ _tag: "Start", callId, tool: tool.name, args, client })
       return yield* abortable(async (signal) =>
-        toTheEnd(await host.execute(found, callId, args, signal, onUpdate), signal)
+        toTheEnd(tool, await host.execute(found, callId, args, signal, onUpdate), signal)
       ).pipe(
         Effect.catchAll((error) => Effect.succeed(failedWith(messageOf(error)))),
         Effect.tap((result) => Effect.sync(() => shown(result))),

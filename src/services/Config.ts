@@ -54,9 +54,16 @@ const RequestsPerSecond = Schema.Number.pipe(Schema.between(0, 1_000_000)).annot
 const Burst = Schema.Int.pipe(Schema.between(1, 1_000_000)).annotations({
   description: "an integer from 1 to 1000000"
 })
+const ConcurrentCalls = Schema.Int.pipe(Schema.between(1, 100_000)).annotations({
+  description: "an integer from 1 to 100000"
+})
+const MaxResultBytes = Schema.Int.pipe(Schema.between(16 * 1024, 64 * 1024 * 1024)).annotations({
+  description: "an integer from 16384 to 67108864, in bytes"
+})
 const RateLimit = Schema.Struct({
   requestsPerSecond: Schema.optionalWith(RequestsPerSecond, { default: () => 200 }),
-  burst: Schema.optionalWith(Burst, { default: () => 1000 })
+  burst: Schema.optionalWith(Burst, { default: () => 1000 }),
+  concurrentCalls: Schema.optionalWith(ConcurrentCalls, { default: () => 256 })
 }).annotations({ description: "an object" })
 
 /** The file `a2a-bridge.json`. Every field but `token` may be left out; no other field is accepted. */
@@ -72,8 +79,11 @@ export const ConfigFile = Schema.Struct({
   audit: Schema.optionalWith(AuditSettings, { default: () => ({ maxBytes: 512 * 1024, generations: 5 }) }),
   allowedOrigins: Schema.optionalWith(AllowedOrigins, { default: () => [] }),
   allowedHosts: Schema.optionalWith(AllowedHosts, { default: () => [] }),
-  rateLimit: Schema.optionalWith(RateLimit, { default: () => ({ requestsPerSecond: 200, burst: 1000 }) }),
-  maxBodyBytes: Schema.optionalWith(MaxBodyBytes, { default: () => 1024 * 1024 })
+  rateLimit: Schema.optionalWith(RateLimit, {
+    default: () => ({ requestsPerSecond: 200, burst: 1000, concurrentCalls: 256 })
+  }),
+  maxBodyBytes: Schema.optionalWith(MaxBodyBytes, { default: () => 1024 * 1024 }),
+  maxResultBytes: Schema.optionalWith(MaxResultBytes, { default: () => 2 * 1024 * 1024 })
 }).annotations({ identifier: "A2aBridgeConfig", title: "a2a-bridge.json", description: "Settings of pi-a2a-ext" })
 export type BridgeConfig = typeof ConfigFile.Type
 export type ConfigFileEncoded = typeof ConfigFile.Encoded
@@ -94,9 +104,11 @@ const leaves: Readonly<Record<string, Schema.Schema.AnyNoContext>> = {
   rateLimit: RateLimit,
   "rateLimit.requestsPerSecond": RequestsPerSecond,
   "rateLimit.burst": Burst,
+  "rateLimit.concurrentCalls": ConcurrentCalls,
   allowedOrigins: AllowedOrigins,
   allowedHosts: AllowedHosts,
-  maxBodyBytes: MaxBodyBytes
+  maxBodyBytes: MaxBodyBytes,
+  maxResultBytes: MaxResultBytes
 }
 
 /** One thing wrong with the settings: a dotted field, what stands there (shortened, never a token) and what should. */
@@ -230,7 +242,9 @@ export const environment = {
   A2A_BRIDGE_ALLOWED_HOSTS: ["allowedHosts", list],
   A2A_BRIDGE_RATE_LIMIT_REQUESTS_PER_SECOND: ["rateLimit.requestsPerSecond", number],
   A2A_BRIDGE_RATE_LIMIT_BURST: ["rateLimit.burst", number],
-  A2A_BRIDGE_MAX_BODY_BYTES: ["maxBodyBytes", number]
+  A2A_BRIDGE_RATE_LIMIT_CONCURRENT_CALLS: ["rateLimit.concurrentCalls", number],
+  A2A_BRIDGE_MAX_BODY_BYTES: ["maxBodyBytes", number],
+  A2A_BRIDGE_MAX_RESULT_BYTES: ["maxResultBytes", number]
 } as const satisfies Record<string, readonly [field: string, read: (text: string) => unknown]>
 
 /** The settings with every set variable of {@link environment} laid over them. An unusable one fails, by its name. */

@@ -2,6 +2,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Stream from "effect/Stream"
+import type { Caller } from "./Caller.ts"
 import type { CapabilityMissing, Exchange } from "./Exchange.ts"
 
 export type JsonObject = Readonly<Record<string, unknown>>
@@ -75,6 +76,8 @@ export interface ToolResult {
   readonly isError: boolean
   /** Conforms to the tool's outputSchema. Left out of an error's encoding: it breaks clients there. */
   readonly structuredContent?: JsonObject
+  /** How it ran (exit code, time taken), beside the content and not instead of it. */
+  readonly details?: JsonObject
 }
 
 /** The host's policy on one call with these arguments. */
@@ -96,11 +99,9 @@ export class ToolFault extends Schema.TaggedError<ToolFault>()("ToolFault", { de
 /** The host has no session that could run a tool now. */
 export class HostUnavailable extends Schema.TaggedError<HostUnavailable>()("HostUnavailable", {}) {}
 
-export interface ExecuteOptions {
+export interface ExecuteOptions extends Caller {
   /** Unique per call; the host shows and logs the call under it. */
   readonly callId: string
-  /** Name of the client that calls, for people to read. */
-  readonly client: string
   /** The line to that client. */
   readonly exchange: Exchange
 }

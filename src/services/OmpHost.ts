@@ -17,12 +17,23 @@ export interface OmpToolResult {
   readonly isError: boolean
   /** Set where the host moved the command to the background and returned early. */
   readonly backgroundJob: string | undefined
+  /** The tool's own record of how it ran. */
+  readonly details?: unknown
 }
 
 /** How a background job ended. */
 export interface OmpJobResult {
   readonly text: string
   readonly isError: boolean
+}
+
+/** What a person at the host runs as a slash command, and what is only text: a skill, a command file, a template. */
+export interface OmpPrompt {
+  /** Without the slash. */
+  readonly name: string
+  readonly description: string
+  readonly argumentHint: string | undefined
+  readonly handle: unknown
 }
 
 export interface OmpMcpServer {
@@ -70,6 +81,12 @@ export interface OmpHost {
   readonly awaitJob: (jobId: string) => Promise<OmpJobResult>
   readonly cancelJob: (jobId: string) => void
   readonly mcpServer: (name: string) => OmpMcpServer | undefined
+
+  readonly prompts: () => ReadonlyArray<OmpPrompt>
+  /** The text that the command puts into the conversation. */
+  readonly renderPrompt: (prompt: OmpPrompt, args: string) => Promise<string>
+  /** Where the Main session keeps outputs that were too long, `<number>.<tool>.log`. May not exist yet. */
+  readonly artifactsDir: () => string | undefined
 
   /** Draws a remote call in the transcript as it draws a local one, where there is one to draw in. Never throws. */
   readonly present: (

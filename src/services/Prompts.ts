@@ -3,8 +3,10 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
+import type { Caller } from "./Caller.ts"
 import type { AskFailed, CapabilityMissing, Exchange } from "./Exchange.ts"
 import type { ToolContent } from "./HostTools.ts"
+import type { Refusal } from "./ToolCalls.ts"
 
 export interface PromptArgument {
   readonly name: string
@@ -40,10 +42,11 @@ export class Prompts extends Context.Tag("pi-a2a-ext/services/Prompts")<
     readonly get: (
       name: string,
       args: Readonly<Record<string, string>>,
+      caller: Caller,
       exchange: Exchange
     ) => Effect.Effect<
       { readonly description?: string; readonly messages: ReadonlyArray<PromptMessage> },
-      PromptNotFound | PromptArgumentsInvalid | CapabilityMissing | AskFailed
+      PromptNotFound | PromptArgumentsInvalid | CapabilityMissing | AskFailed | Refusal
     >
     /** Values for an argument, best first. */
     readonly complete: (

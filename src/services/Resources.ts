@@ -4,6 +4,8 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { PrincipalId } from "./Auth.ts"
+import type { Caller } from "./Caller.ts"
+import type { Refusal } from "./ToolCalls.ts"
 
 export interface Resource {
   readonly uri: string
@@ -40,7 +42,10 @@ export class Resources extends Context.Tag("pi-a2a-ext/services/Resources")<
     /** In a stable order. */
     readonly list: (owner: PrincipalId) => Effect.Effect<ReadonlyArray<Resource>>
     readonly templates: ReadonlyArray<ResourceTemplate>
-    readonly read: (uri: string, owner: PrincipalId) => Effect.Effect<ReadonlyArray<ResourceContents>, ResourceNotFound>
+    readonly read: (
+      uri: string,
+      caller: Caller
+    ) => Effect.Effect<ReadonlyArray<ResourceContents>, ResourceNotFound | Refusal>
     /** Values for a variable of a template, best first. */
     readonly complete: (
       uriTemplate: string,

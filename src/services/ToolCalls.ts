@@ -4,17 +4,18 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Approvals from "./Approvals.ts"
 import type { AuditOutcome } from "./Audit.ts"
 import { Audit } from "./Audit.ts"
-import type { Principal } from "./Auth.ts"
+import type { Caller } from "./Caller.ts"
 import { Config } from "./Config.ts"
 import type { CapabilityMissing, Exchange } from "./Exchange.ts"
 import { exposed } from "./exposure.ts"
-import type { ArgumentsInvalid, HostTool, HostUnavailable, JsonObject, ToolFault, ToolResult } from "./HostTools.ts"
-import { HostTools } from "./HostTools.ts"
+import type { HostTool, JsonObject, ToolFault, ToolResult } from "./HostTools.ts"
+import { ArgumentsInvalid, HostTools, HostUnavailable } from "./HostTools.ts"
 
 /** Unknown, denied or hidden: one answer for the three, so that nobody can probe for what is hidden. */
 export class ToolNotExposed extends Schema.TaggedError<ToolNotExposed>()("ToolNotExposed", { tool: Schema.String }) {}
@@ -31,17 +32,16 @@ export type Refusal = ToolNotExposed | ArgumentsInvalid | PolicyDenied | Approva
 /** The call began, and broke off without a result. */
 export type Fault = ToolFault | CapabilityMissing
 
-export interface ToolCall {
+/** What a tool is to be called with, and for whom. */
+export interface Call extends Caller {
   /** Unique per call. */
   readonly callId: string
-  readonly principal: Principal
-  /** Session id, or `-`. */
-  readonly sid: string
-  /** The client's name as it gave it. */
-  readonly client: string
-  /** The name on the wire. */
+  /** The tool's name on the wire. */
   readonly name: string
   readonly args: JsonObject
+}
+
+export interface ToolCall extends Call {
   readonly exchange: Exchange
 }
 
@@ -57,17 +57,20 @@ export class ToolCalls extends Context.Tag("pi-a2a-ext/services/ToolCalls")<
     /** Ticks when `list` really became another one: a late tool, an edit of the settings. */
     readonly changes: Stream.Stream<void>
     readonly call: (call: ToolCall) => Effect.Effect<ToolResult, Refusal | Fault>
+    /** Runs what the tool could have done as well, under all that goes for a call of it. */
+    readonly inPlaceOf: <A, E>(call: Call, run: Effect.Effect<A, E>) => Effect.Effect<A, Refusal | E>
   }
 >() {}
 
-const outcomeOf = (exit: Exit.Exit<ToolResult, Refusal | Fault>): AuditOutcome => {
-  if (Exit.isSuccess(exit)) return { _tag: "Ran", isError: exit.value.isError }
+const isRefusal: (error: unknown) => error is Refusal = Schema.is(
+  Schema.Union(ToolNotExposed, ArgumentsInvalid, PolicyDenied, Approvals.ApprovalRefused, HostUnavailable)
+)
+
+const outcomeOf = <A, E>(exit: Exit.Exit<A, E>, isError: (value: A) => boolean): AuditOutcome => {
+  if (Exit.isSuccess(exit)) return { _tag: "Ran", isError: isError(exit.value) }
   if (Cause.isInterrupted(exit.cause)) return { _tag: "Cancelled" }
-  const failure = Cause.failureOption(exit.cause)
-  if (failure._tag === "None" || failure.value._tag === "ToolFault" || failure.value._tag === "CapabilityMissing") {
-    return { _tag: "Failed" }
-  }
-  return { _tag: "Refused", reason: failure.value._tag }
+  const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
+  return isRefusal(error) ? { _tag: "Refused", reason: error._tag } : { _tag: "Failed" }
 }
 
 const make = Effect.gen(function* () {
@@ -82,7 +85,7 @@ const make = Effect.gen(function* () {
     return catalog.filter((tool) => exposed(settings, tool))
   })
 
-  const admit = Effect.fnUntraced(function* (call: ToolCall, tool: HostTool) {
+  const admit = Effect.fnUntraced(function* (call: Call, tool: HostTool) {
     const args = yield* host.validate(tool, call.args)
     const policy = yield* host.policy(tool, args)
     if (policy._tag === "Deny") return yield* new PolicyDenied({ tool: call.name, reason: policy.reason })
@@ -95,34 +98,47 @@ const make = Effect.gen(function* () {
     return args
   })
 
-  const call = Effect.fnUntraced(function* (call: ToolCall) {
-    const tool = (yield* list).find((candidate) => candidate.wireName === call.name)
-    return yield* Effect.uninterruptibleMask((restore) =>
-      Effect.gen(function* () {
-        const done = yield* audit.start({
-          id: call.callId,
-          sid: call.sid,
-          client: call.client,
-          tool: call.name.slice(0, 128),
-          args: call.args,
-          durable: tool?.annotations.readOnlyHint !== true
+  const bracket = <A, E>(
+    call: Call,
+    run: (tool: HostTool, args: JsonObject) => Effect.Effect<A, E>,
+    isError: (value: A) => boolean
+  ): Effect.Effect<A, Refusal | E> =>
+    Effect.gen(function* () {
+      const tool = (yield* list).find((candidate) => candidate.wireName === call.name)
+      return yield* Effect.uninterruptibleMask((restore) =>
+        Effect.gen(function* () {
+          const done = yield* audit.start({
+            id: call.callId,
+            sid: call.sid,
+            client: call.client,
+            tool: call.name.slice(0, 128),
+            args: call.args,
+            durable: tool?.annotations.readOnlyHint !== true
+          })
+          const admitted =
+            tool === undefined
+              ? Effect.fail(new ToolNotExposed({ tool: call.name }))
+              : Effect.flatMap(admit(call, tool), (args) => run(tool, args))
+          const exit = yield* Effect.exit(restore(admitted))
+          yield* done(outcomeOf(exit, isError))
+          return yield* exit
         })
-        const run =
-          tool === undefined
-            ? Effect.fail(new ToolNotExposed({ tool: call.name }))
-            : Effect.flatMap(admit(call, tool), (args) =>
-                host.execute(tool, args, {
-                  callId: call.callId,
-                  client: call.client,
-                  exchange: call.exchange
-                })
-              )
-        const exit = yield* Effect.exit(restore(run))
-        yield* done(outcomeOf(exit))
-        return yield* exit
-      })
+      )
+    })
+
+  const call = (call: ToolCall) =>
+    bracket(
+      call,
+      (tool, args) => host.execute(tool, args, call),
+      ({ isError }) => isError
     )
-  })
+
+  const inPlaceOf = <A, E>(call: Call, run: Effect.Effect<A, E>) =>
+    bracket(
+      call,
+      () => run,
+      () => false
+    )
 
   const shape = Effect.map(list, (tools) =>
     JSON.stringify(
@@ -137,7 +153,7 @@ const make = Effect.gen(function* () {
     Stream.as(undefined)
   )
 
-  return { list, changes, call }
+  return { list, changes, call, inPlaceOf }
 })
 
 export const layer = Layer.effect(ToolCalls, make)

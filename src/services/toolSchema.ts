@@ -159,9 +159,25 @@ const keepTargets = (schema: Record<string, unknown>): Record<string, unknown> =
   }
 }
 
+/** Larger schemas are cut to their properties' names: no model reads more, and every client pays for it. */
+const maxLength = 128 * 1024
+
+/** Within {@link maxLength} UTF-16 units as JSON, whatever the host's MCP servers send. */
+const bounded = (schema: JsonObject): JsonObject => {
+  if (JSON.stringify(schema).length <= maxLength) return schema
+  const names = Object.keys(propertiesOf(schema))
+  const required = strings(schema["required"])
+  const cut = {
+    type: "object",
+    properties: Object.fromEntries(names.map((name) => [name, {}])),
+    ...(required.length === 0 ? {} : { required })
+  }
+  return JSON.stringify(cut).length <= maxLength ? cut : { type: "object", properties: {} }
+}
+
 /** Any schema of a host's tool as one that every MCP client takes: 2020-12, an object, no root combinator. */
 export const toInputSchema = (schema: unknown): JsonObject => {
   const modern = modernize(isRecord(schema) ? schema : {}, 0)
   const root = foldRoot(keepTargets(isRecord(modern) ? modern : {}))
-  return { ...root, type: "object", properties: isRecord(root["properties"]) ? root["properties"] : {} }
+  return bounded({ ...root, type: "object", properties: isRecord(root["properties"]) ? root["properties"] : {} })
 }

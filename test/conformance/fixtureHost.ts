@@ -403,7 +403,7 @@ export const layer = Layer.unwrapEffect(
 
     const prompts = Layer.succeed(Prompts, {
       list: Effect.succeed(promptList),
-      get: (name, args, exchange) =>
+      get: (name, args, _caller, exchange) =>
         Effect.gen(function* () {
           switch (name) {
             case "test_simple_prompt":

@@ -9,6 +9,7 @@ import * as FileAudit from "../../src/layers/FileAudit.ts"
 import * as FileConfig from "../../src/layers/FileConfig.ts"
 import * as HeadlessApprovals from "../../src/layers/HeadlessApprovals.ts"
 import * as Http from "../../src/layers/http/Server.ts"
+import * as MemoryResults from "../../src/layers/MemoryResults.ts"
 import * as MemorySessionStore from "../../src/layers/MemorySessionStore.ts"
 import * as TokenAuth from "../../src/layers/TokenAuth.ts"
 import { Config } from "../../src/services/Config.ts"
@@ -30,6 +31,7 @@ const server = Http.layer.pipe(
   Layer.provideMerge(
     Layer.mergeAll(
       FixtureHost.layer,
+      MemoryResults.layer,
       HeadlessApprovals.layer,
       FileAudit.layer(paths, () => Effect.void),
       TokenAuth.layer,

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { PrincipalId } from "../../src/services/Auth.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Ref from "effect/Ref"
@@ -17,7 +18,13 @@ const own = { instance: "this-one", isOwnUrl: (url: string) => url === "http://1
 /** The type of fakeHost's `tools` is also that of the port, which no list of fakes has. */
 const hostWith = (tools: () => ReadonlyArray<FakeTool>, overrides: Partial<OmpHost> = {}) =>
   fakeHost({ agentDir: "/", ...overrides, tools: tools as never })
-const options = { callId: "call-1", client: "test/1", exchange: silent }
+const options = {
+  callId: "call-1",
+  client: "test/1",
+  sid: "-",
+  principal: { id: PrincipalId.make("owner"), name: "owner" },
+  exchange: silent
+}
 
 suite("OmpHostTools", (tools) => {
   const fakes = (): ReadonlyArray<FakeTool> =>

@@ -32,7 +32,8 @@ const ValidFile = FastCheck.record(
     ),
     allowedOrigins: Names,
     allowedHosts: Names,
-    maxBodyBytes: FastCheck.integer({ min: 1024, max: 67108864 })
+    maxBodyBytes: FastCheck.integer({ min: 1024, max: 67108864 }),
+    maxResultBytes: FastCheck.integer({ min: 16384, max: 67108864 })
   },
   { requiredKeys: ["token"] }
 )
@@ -71,10 +72,11 @@ describe("Config.decode", () => {
       expose: "all",
       approval: { timeoutSeconds: 30 },
       audit: { maxBytes: 524288, generations: 5 },
-      rateLimit: { requestsPerSecond: 200, burst: 1000 },
+      rateLimit: { requestsPerSecond: 200, burst: 1000, concurrentCalls: 256 },
       allowedOrigins: [],
       allowedHosts: [],
-      maxBodyBytes: 1048576
+      maxBodyBytes: 1048576,
+      maxResultBytes: 2097152
     })
   })
 

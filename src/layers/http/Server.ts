@@ -5,8 +5,11 @@ import * as BunHttpServer from "@effect/platform-bun/BunHttpServer"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as ExecutionStrategy from "effect/ExecutionStrategy"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
 import { Config } from "../../services/Config.ts"
 import { Listening } from "../../services/Listening.ts"
 import { internalError } from "../../services/mcp/internalError.ts"
@@ -34,28 +37,69 @@ const maxRequestBodySize = 128 * 1024 * 1024
 const isPortTaken = (defect: unknown): boolean =>
   typeof defect === "object" && defect !== null && "code" in defect && defect.code === "EADDRINUSE"
 
+/** What listens, on one port: one server an address. */
+class Servers extends Context.Tag("pi-a2a-ext/layers/http/Servers")<Servers, ReadonlyArray<HttpServer.HttpServer>>() {}
+
 const bind = (hostname: string, port: number) =>
-  Layer.build(BunHttpServer.layerServer({ hostname, port, idleTimeout, maxRequestBodySize }))
+  Effect.map(Layer.build(BunHttpServer.layerServer({ hostname, port, idleTimeout, maxRequestBodySize })), (context) =>
+    Context.get(context, HttpServer.HttpServer)
+  )
+
+const portOf = ({ address }: HttpServer.HttpServer): number => (address._tag === "TcpAddress" ? address.port : 0)
+
+/** The other loopback: clients that connect to `localhost` take either. */
+const twins: Readonly<Record<string, string>> = { "127.0.0.1": "::1", "::1": "127.0.0.1" }
+
+/**
+ * Listens on an address, and on its twin under the same port. Somebody else's server on the twin would get the requests,
+ * and the tokens, that are meant for us: a port counts as taken where either is. A machine without the twin has no such
+ * trouble.
+ */
+const bindWithTwin = Effect.fnUntraced(function* (hostname: string, port: number) {
+  const scope = yield* Effect.scope
+  const attempt = yield* Scope.fork(scope, ExecutionStrategy.sequential)
+  const first = yield* Effect.onError(Scope.extend(bind(hostname, port), attempt), (cause) =>
+    Scope.close(attempt, Exit.failCause(cause))
+  )
+  const twin = twins[hostname]
+  if (twin === undefined) return [first]
+  const second = yield* Effect.exit(Scope.extend(bind(twin, portOf(first)), attempt))
+  if (Exit.isSuccess(second)) return [first, second.value]
+  if (!isPortTaken(Cause.squash(second.cause))) return [first]
+  yield* Scope.close(attempt, second)
+  return yield* Effect.failCause(second.cause)
+})
+
+/** Free ports tried, where the twin of each is taken. */
+const maxAttempts = 8
 
 const authority = (hostname: string, port: number): string =>
   hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`
 
 const listen = Effect.gen(function* () {
   const config = yield* Config
-  const { host, port } = yield* config.current
+  const { host: configured, port } = yield* config.current
+  // A name would be resolved to one of the two, and be the other's twin.
+  const host = configured === "localhost" ? "127.0.0.1" : configured
+  const free = Effect.retry(Effect.sandbox(bindWithTwin(host, 0)), {
+    times: maxAttempts,
+    while: (cause) => isPortTaken(Cause.squash(cause))
+  }).pipe(Effect.unsandbox)
   const failed = (cause: Cause.Cause<never>) =>
     new ListenFailed({ host, port, reason: String(Cause.squash(cause)).replace(/^Error: /, "") })
-  const first = yield* Effect.exit(bind(host, port))
+  const first = yield* Effect.exit(port === 0 ? free : bindWithTwin(host, port))
   const fallBack = first._tag === "Failure" && port !== 0 && isPortTaken(Cause.squash(first.cause))
-  const bound = yield* fallBack ? Effect.exit(bind(host, 0)) : Effect.succeed(first)
+  const bound = yield* fallBack ? Effect.exit(free) : Effect.succeed(first)
   if (bound._tag === "Failure") return yield* failed(bound.cause)
-  const { address } = Context.get(bound.value, HttpServer.HttpServer)
-  const actual = address._tag === "TcpAddress" ? address.port : port
-  return Context.add(bound.value, Listening, {
-    url: `http://${authority(host, actual)}`,
-    port: actual,
-    taken: fallBack ? port : undefined
-  })
+  const servers = bound.value
+  const actual = servers.map(portOf)[0] ?? port
+  return Context.make(Servers, servers).pipe(
+    Context.add(Listening, {
+      url: `http://${authority(host, actual)}`,
+      port: actual,
+      taken: fallBack ? port : undefined
+    })
+  )
 })
 
 const everyMethod = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
@@ -83,18 +127,19 @@ const serve = Effect.gen(function* () {
     // The router knows neither paths that are no UTF-8 nor methods outside its list, and breaks on both.
     routable.has(request.method) && isDecodable(request.url) ? router : nowhere
   )
-  yield* HttpServer.serveEffect(
-    app.pipe(
-      Effect.catchAllCause((cause) =>
-        // A client that went away is no fault.
-        Cause.isInterrupted(cause)
-          ? Effect.failCause(cause)
-          : Effect.map(internalError(cause, "http"), (error) => Guard.failed(error))
-      ),
-      // A path is what it is; only the trailing slash is forgiven.
-      HttpRouter.withRouterConfig({ caseSensitive: true, ignoreDuplicateSlashes: false, ignoreTrailingSlash: true })
-    )
+  const handler = app.pipe(
+    Effect.catchAllCause((cause) =>
+      // A client that went away is no fault.
+      Cause.isInterrupted(cause)
+        ? Effect.failCause(cause)
+        : Effect.map(internalError(cause, "http"), (error) => Guard.failed(error))
+    ),
+    // A path is what it is; only the trailing slash is forgiven.
+    HttpRouter.withRouterConfig({ caseSensitive: true, ignoreDuplicateSlashes: false, ignoreTrailingSlash: true })
   )
+  for (const server of yield* Servers) {
+    yield* Effect.provideService(HttpServer.serveEffect(handler), HttpServer.HttpServer, server)
+  }
 })
 
 /** One port, one router for everything. */

@@ -36,6 +36,7 @@ const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
     case "MethodNotAllowed":
       return { allow: failure.allow.join(", ") }
     case "SessionLimitReached":
+    case "TooManyCalls":
       return { "retry-after": "1" }
     case "RateLimited":
       return { "retry-after": String(failure.retryAfter) }

@@ -55,6 +55,8 @@ const statuses: { readonly [T in McpFailure["_tag"]]: number } = {
   ResourceUnknown: 200,
   CapabilityMissing: 400,
   RateLimited: 429,
+  TooManyCalls: 429,
+  Refused: 200,
   CallFailed: 200,
   InternalError: 500
 }

@@ -16,9 +16,11 @@ import type {
   InputResponses,
   LogLevel
 } from "../Exchange.ts"
+import { Config } from "../Config.ts"
 import { AskFailed, atLeast, CapabilityMissing } from "../Exchange.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
 import type { McpFailure } from "./failures.ts"
+import { TooManyCalls } from "./failures.ts"
 import { Signals } from "./Signals.ts"
 
 /** What a call says to its client while it runs. */
@@ -111,7 +113,7 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
     readonly start: (
       options: InvocationOptions,
       run: (exchange: Exchange) => Effect.Effect<Readonly<Record<string, unknown>>, McpFailure>
-    ) => Effect.Effect<Invocation>
+    ) => Effect.Effect<Invocation, TooManyCalls>
     /** Gives answers to questions that are pending; others are ignored. */
     readonly answer: (invocation: Invocation, responses: InputResponses) => Effect.Effect<void>
     /** Fails the questions with these keys, or all that are pending. */
@@ -134,6 +136,7 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
 >() {}
 
 const make = Effect.gen(function* () {
+  const config = yield* Config
   const scope = yield* Effect.scope
   const invocations = new Map<string, Invocation>()
   const live = new Set<Invocation>()
@@ -218,6 +221,9 @@ const make = Effect.gen(function* () {
     options: InvocationOptions,
     run: (exchange: Exchange) => Effect.Effect<Readonly<Record<string, unknown>>, McpFailure>
   ) {
+    const { concurrentCalls } = (yield* config.current).rateLimit
+    const running = [...live].filter((one) => one.owner === options.owner).length
+    if (running >= concurrentCalls) return yield* new TooManyCalls({ limit: concurrentCalls })
     const signals = new Signals<Signal>()
     const ready = yield* Deferred.make<Exchange>()
     const fiber = yield* Deferred.await(ready).pipe(Effect.flatMap(run), Effect.forkIn(scope))

@@ -57,6 +57,11 @@ export const rows: { readonly [T in McpFailure["_tag"]]: Row<Extract<McpFailure,
     ({ retryAfter }) => `too many requests; try again in ${retryAfter} s`,
     ({ retryAfter }) => ({ retryAfter })
   ],
+  TooManyCalls: [
+    -32000,
+    ({ limit }) => `${limit} calls of this client are running (rateLimit.concurrentCalls); try again when one has ended`
+  ],
+  Refused: [-32000, ({ detail }) => detail],
   CallFailed: [-32603, ({ detail }) => detail],
   InternalError: [-32603, ({ reference }) => `internal error (${reference}); the host's log has the cause`]
 }

@@ -68,6 +68,12 @@ export class RateLimited extends Schema.TaggedError<RateLimited>()("RateLimited"
   retryAfter: Schema.Number
 }) {}
 
+/** The host does not allow it. `detail` says why, and what to do. */
+export class Refused extends Schema.TaggedError<Refused>()("Refused", { detail: Schema.String }) {}
+
+/** This principal has as many calls running as it may have. */
+export class TooManyCalls extends Schema.TaggedError<TooManyCalls>()("TooManyCalls", { limit: Schema.Number }) {}
+
 /** The call broke off without a result. */
 export class CallFailed extends Schema.TaggedError<CallFailed>()("CallFailed", { detail: Schema.String }) {}
 
@@ -94,5 +100,7 @@ export type McpFailure =
   | ResourceUnknown
   | CapabilityMissing
   | RateLimited
+  | TooManyCalls
+  | Refused
   | CallFailed
   | InternalError

@@ -5,31 +5,25 @@ import * as Layer from "effect/Layer"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import type { Principal, PrincipalId } from "../Auth.ts"
+import type { PrincipalId } from "../Auth.ts"
+import type { Caller } from "../Caller.ts"
 import type { CapabilityMissing, Exchange } from "../Exchange.ts"
 import type { JsonObject, ToolResult } from "../HostTools.ts"
 import { HostInfo } from "../HostInfo.ts"
 import { Prompts } from "../Prompts.ts"
 import { Resources } from "../Resources.ts"
+import { Results, resultScheme, resultTemplate } from "../Results.ts"
 import type { Fault, Refusal } from "../ToolCalls.ts"
 import { ToolCalls } from "../ToolCalls.ts"
 import type { Params } from "../wire/JsonRpc.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
 import * as Wire from "../wire/Mcp.ts"
 import type { McpFailure } from "./failures.ts"
-import { CallFailed, ParamsInvalid } from "./failures.ts"
+import { CallFailed, ParamsInvalid, Refused } from "./failures.ts"
 import { page } from "./pages.ts"
 import { refusalText } from "./refusals.ts"
 
 export type Result = Readonly<Record<string, unknown>>
-
-/** Whose request it is. */
-export interface Caller {
-  readonly principal: Principal
-  /** Session id, or `-`. */
-  readonly sid: string
-  readonly client: string
-}
 
 /** Lists whose change a client may want to hear of. */
 export type Kind = "tools" | "prompts" | "resources"
@@ -94,6 +88,7 @@ const make = Effect.gen(function* () {
   const tools = yield* ToolCalls
   const resources = yield* Resources
   const prompts = yield* Prompts
+  const results = yield* Results
   const info = yield* HostInfo
 
   const listed = <A>(method: string, key: string, params: Params | undefined, items: Effect.Effect<ReadonlyArray<A>>) =>
@@ -134,15 +129,25 @@ const make = Effect.gen(function* () {
           return error._tag === "ToolFault" ? new CallFailed({ detail: error.detail }) : error
         })
       )
-      return Wire.encodeToolResult(outcome)
+      return Wire.encodeToolResult(yield* results.fit(caller.principal.id, name, outcome))
     })
 
-  const getPrompt = (params: Params | undefined) =>
+  const refused = (refusal: Refusal) => new Refused({ detail: refusalText(refusal) })
+  const refusals = {
+    ToolNotExposed: refused,
+    ArgumentsInvalid: refused,
+    PolicyDenied: refused,
+    ApprovalRefused: refused,
+    HostUnavailable: refused
+  }
+
+  const getPrompt = (params: Params | undefined, caller: Caller) =>
     Effect.fnUntraced(function* (exchange: Exchange) {
       const { arguments: args, name } = yield* decodePrompt("prompts/get", params)
       const invalid = (detail: string) => new ParamsInvalid({ method: "prompts/get", detail })
-      const prompt = yield* prompts.get(name, args ?? {}, exchange).pipe(
+      const prompt = yield* prompts.get(name, args ?? {}, caller, exchange).pipe(
         Effect.catchTags({
+          ...refusals,
           PromptNotFound: () => invalid(`params.name: no prompt '${name}'`),
           PromptArgumentsInvalid: (error) => invalid(`params.arguments: ${error.detail}`),
           AskFailed: (error) => new CallFailed({ detail: error.reason })
@@ -151,10 +156,13 @@ const make = Effect.gen(function* () {
       return { ...prompt }
     })
 
-  const readResource = (params: Params | undefined, owner: PrincipalId) =>
+  const readResource = (params: Params | undefined, caller: Caller) =>
     Effect.fnUntraced(function* (_exchange: Exchange) {
       const { uri } = yield* decodeRead("resources/read", params)
-      return { contents: yield* resources.read(uri, owner) }
+      const contents = uri.startsWith(resultScheme)
+        ? results.read(uri, caller.principal.id)
+        : Effect.catchTags(resources.read(uri, caller), refusals)
+      return { contents: yield* contents }
     })
 
   return Features.of({
@@ -180,9 +188,14 @@ const make = Effect.gen(function* () {
         case "prompts/list":
           return listed(method, "prompts", params, prompts.list)
         case "resources/list":
-          return listed(method, "resources", params, resources.list(owner))
+          return listed(
+            method,
+            "resources",
+            params,
+            Effect.zipWith(resources.list(owner), results.list(owner), (hosts, kept) => [...hosts, ...kept])
+          )
         case "resources/templates/list":
-          return listed(method, "resourceTemplates", params, Effect.succeed(resources.templates))
+          return listed(method, "resourceTemplates", params, Effect.succeed([...resources.templates, resultTemplate]))
         case "completion/complete":
           return complete(params)
         default:
@@ -194,9 +207,9 @@ const make = Effect.gen(function* () {
         case "tools/call":
           return callTool(params, caller)
         case "prompts/get":
-          return getPrompt(params)
+          return getPrompt(params, caller)
         case "resources/read":
-          return readResource(params, caller.principal.id)
+          return readResource(params, caller)
         default:
           return undefined
       }

@@ -1,10 +1,12 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import type { Principal } from "../Auth.ts"
+import type { Caller } from "../Caller.ts"
 import type { ClientCapabilities, LogLevel } from "../Exchange.ts"
 import type { Session, SessionNotFound } from "../SessionStore.ts"
 import { SessionStore } from "../SessionStore.ts"
@@ -13,7 +15,7 @@ import { isRecord } from "../wire/JsonRpc.ts"
 import * as Wire from "../wire/Mcp.ts"
 import type { McpFailure } from "./failures.ts"
 import * as Failures from "./failures.ts"
-import type { Caller, Result } from "./features.ts"
+import type { Result } from "./features.ts"
 import { decodeParams, Features } from "./features.ts"
 import type { Hub } from "./hub.ts"
 import type { Invocation } from "./Invocations.ts"
@@ -159,13 +161,17 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
     }
   }
 
-  const answerOf = (id: JsonRpc.RequestId, exit: Parameters<typeof settleExit>[0]): Effect.Effect<Answer | undefined> =>
+  const answerOf = (
+    state: State,
+    id: JsonRpc.RequestId,
+    exit: Exit.Exit<Result, McpFailure>
+  ): Effect.Effect<Answer | undefined> =>
     Effect.map(settleExit(exit, "call"), (settled) => {
       switch (settled._tag) {
         case "Silent":
           return undefined
         case "Value":
-          return result(id, settled.value)
+          return result(id, Versions.hasResourceLinks(state.version) ? settled.value : Wire.linksAsText(settled.value))
         case "Error":
           // These revisions have no such error; a tool's result can say it to the model.
           return settled.error._tag === "CapabilityMissing"
@@ -196,7 +202,7 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
           if (Versions.hasPolling(state.version)) log.detach()
           break
         case "Done":
-          return Effect.map(answerOf(id, signal.exit), (answer) => {
+          return Effect.map(answerOf(state, id, signal.exit), (answer) => {
             if (answer !== undefined) log.append({ _tag: "Answer", answer })
             log.end()
           })
@@ -262,7 +268,7 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
         }
         if (signal._tag === "Done") {
           invocation.signals.poll()
-          const answer = yield* answerOf(id, signal.exit)
+          const answer = yield* answerOf(state, id, signal.exit)
           return answer === undefined ? accepted : single(answer)
         }
         if (acceptsStream && signal._tag !== "Escalated") return yield* streamOf(state, invocation, id)

@@ -25,5 +25,8 @@ export const negotiate = (requested: string): LegacyVersion => (isLegacy(request
 /** Only 2025-03-26 has JSON-RPC batches; 2025-06-18 removed them. */
 export const hasBatches = (version: string): boolean => version === "2025-03-26"
 
+/** 2025-06-18 introduced `resource_link` among a result's content; clients before it refuse the whole result. */
+export const hasResourceLinks = (version: string): boolean => version >= "2025-06-18"
+
 /** 2025-11-25 introduced the priming event and server-side disconnection of a stream. */
 export const hasPolling = (version: string): boolean => version >= "2025-11-25"

@@ -1,6 +1,7 @@
 import * as Schema from "effect/Schema"
 import { logLevels } from "../Exchange.ts"
 import type { HostTool, ToolContent, ToolResult } from "../HostTools.ts"
+import { isRecord } from "./JsonRpc.ts"
 
 /** `params` of `initialize` (2025 revisions). Unknown capabilities and fields are the client's own affair. */
 export const InitializeParams = Schema.Struct({
@@ -77,9 +78,24 @@ export const textResult = (text: string, isError: boolean): ToolResult => ({
 const wellFormed = (content: ToolContent): ToolContent =>
   content.type === "text" ? { type: "text", text: content.text.toWellFormed() } : content
 
+/** A result for clients that know no `resource_link`: its name and URI as text. */
+export const linksAsText = (result: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> => {
+  const { content } = result
+  if (!Array.isArray(content)) return result
+  const asText = (block: unknown): unknown =>
+    isRecord(block) && block["type"] === "resource_link"
+      ? { type: "text", text: `${String(block["name"])}: ${String(block["uri"])}` }
+      : block
+  return { ...result, content: content.map(asText) }
+}
+
+/** Key of a result's `_meta` that carries what is known of how the tool ran. For programs: no client shows it to a model. */
+export const detailsKey = "pi-a2a-ext/details"
+
 /** `CallToolResult`. Structured content never goes with an error: clients check it against the schema all the same. */
 export const encodeToolResult = (result: ToolResult): Readonly<Record<string, unknown>> => ({
   content: result.content.map(wellFormed),
   ...(result.structuredContent === undefined || result.isError ? {} : { structuredContent: result.structuredContent }),
-  isError: result.isError
+  isError: result.isError,
+  ...(result.details === undefined ? {} : { _meta: { [detailsKey]: result.details } })
 })

@@ -12,6 +12,7 @@ import * as Queue from "effect/Queue"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/TestClock"
+import * as MemoryResults from "../../../src/layers/MemoryResults.ts"
 import * as MemorySessionStore from "../../../src/layers/MemorySessionStore.ts"
 import { Auth, PrincipalId } from "../../../src/services/Auth.ts"
 import type { HostTool } from "../../../src/services/HostTools.ts"
@@ -97,12 +98,13 @@ const setup = Effect.gen(function* () {
         MemorySessionStore.layer,
         tools,
         auth,
-        config.layer,
         Prompts.empty,
         Resources.empty,
+        MemoryResults.layer,
         Layer.succeed(HostInfo, info)
       )
     ),
+    Layer.provideMerge(config.layer),
     Layer.provideMerge(logger)
   )
   const scope = yield* Scope.make()

@@ -15,10 +15,11 @@ export const defaults: BridgeConfig = {
   expose: "all",
   approval: { timeoutSeconds: 30 },
   audit: { maxBytes: 512 * 1024, generations: 5 },
-  rateLimit: { requestsPerSecond: 200, burst: 1000 },
+  rateLimit: { requestsPerSecond: 200, burst: 1000, concurrentCalls: 256 },
   allowedOrigins: [],
   allowedHosts: [],
-  maxBodyBytes: 1024 * 1024
+  maxBodyBytes: 1024 * 1024,
+  maxResultBytes: 2 * 1024 * 1024
 }
 
 /** Settings in memory; `edit` is what an edit of the file does. */

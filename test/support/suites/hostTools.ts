@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
 import * as TestClock from "effect/TestClock"
+import { PrincipalId } from "../../../src/services/Auth.ts"
 import type { JsonObject, Policy } from "../../../src/services/HostTools.ts"
 import { silent } from "../../../src/services/Exchange.ts"
 import { HostTools } from "../../../src/services/HostTools.ts"
@@ -16,7 +17,13 @@ export interface Scripted {
   readonly run: (args: JsonObject, signal: AbortSignal) => Promise<{ readonly text: string; readonly isError: boolean }>
 }
 
-const options = { callId: "call-1", client: "test/1", exchange: silent }
+const options = {
+  callId: "call-1",
+  client: "test/1",
+  sid: "-",
+  principal: { id: PrincipalId.make("owner"), name: "owner" },
+  exchange: silent
+}
 const says =
   (text: string): Scripted["run"] =>
   async () => ({ text, isError: false })
