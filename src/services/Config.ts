@@ -8,108 +8,11 @@ import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import type * as Stream from "effect/Stream"
 import * as Struct from "effect/Struct"
+import type { BridgeConfig } from "./settings.ts"
+import { ConfigFile, environment, leaves, secretFields, tokenPattern } from "./settings.ts"
 
-/** RFC 6750 §2.1 `b64token`; at least 16 characters, so that nobody keeps a guessable one. */
-export const tokenPattern = /^[A-Za-z0-9._~+/-]{16,512}={0,2}$/
-
-const Port = Schema.Int.pipe(Schema.between(0, 65535)).annotations({
-  description: "an integer from 0 to 65535 (0 picks a free port)"
-})
-const Host = Schema.NonEmptyTrimmedString.annotations({ description: "a non-empty string, the address to listen on" })
-const Token = Schema.String.pipe(Schema.pattern(tokenPattern)).annotations({
-  description: "16 to 512 characters of A-Z a-z 0-9 . _ ~ + / -"
-})
-const Names = Schema.Array(Schema.NonEmptyTrimmedString)
-const Deny = Names.annotations({ description: "an array of tool names or globs (* and ?)" })
-const DenyMCPTools = Schema.Boolean.annotations({ description: "true or false: hide every tool named mcp__*" })
-const Expose = Schema.Literal("all", "active").annotations({
-  description: '"all" (every tool of the session) or "active" (those that the host\'s own model may use)'
-})
-const AllowedOrigins = Names.annotations({ description: "an array of origins such as https://app.example" })
-const AllowedHosts = Names.annotations({ description: "an array of host names that a Host header may carry" })
-const MaxBodyBytes = Schema.Int.pipe(Schema.between(1024, 64 * 1024 * 1024)).annotations({
-  description: "an integer from 1024 to 67108864, in bytes"
-})
-const TimeoutSeconds = Schema.Number.pipe(Schema.between(1, 3600)).annotations({
-  description: "a number from 1 to 3600, in seconds"
-})
-const AuditMaxBytes = Schema.Int.pipe(Schema.between(4096, 1024 * 1024 * 1024)).annotations({
-  description: "an integer from 4096 to 1073741824, in bytes"
-})
-const AuditGenerations = Schema.Int.pipe(Schema.between(1, 100)).annotations({
-  description: "an integer from 1 to 100, rotated files to keep"
-})
-
-const Approval = Schema.Struct({
-  timeoutSeconds: Schema.optionalWith(TimeoutSeconds, { default: () => 30 })
-}).annotations({ description: "an object" })
-const AuditSettings = Schema.Struct({
-  maxBytes: Schema.optionalWith(AuditMaxBytes, { default: () => 512 * 1024 }),
-  generations: Schema.optionalWith(AuditGenerations, { default: () => 5 })
-}).annotations({ description: "an object" })
-
-const RequestsPerSecond = Schema.Number.pipe(Schema.between(0, 1_000_000)).annotations({
-  description: "a number from 0 to 1000000 (0 lifts the limit)"
-})
-const Burst = Schema.Int.pipe(Schema.between(1, 1_000_000)).annotations({
-  description: "an integer from 1 to 1000000"
-})
-const ConcurrentCalls = Schema.Int.pipe(Schema.between(1, 100_000)).annotations({
-  description: "an integer from 1 to 100000"
-})
-const MaxResultBytes = Schema.Int.pipe(Schema.between(16 * 1024, 64 * 1024 * 1024)).annotations({
-  description: "an integer from 16384 to 67108864, in bytes"
-})
-const RateLimit = Schema.Struct({
-  requestsPerSecond: Schema.optionalWith(RequestsPerSecond, { default: () => 200 }),
-  burst: Schema.optionalWith(Burst, { default: () => 1000 }),
-  concurrentCalls: Schema.optionalWith(ConcurrentCalls, { default: () => 256 })
-}).annotations({ description: "an object" })
-
-/** The file `a2a-bridge.json`. Every field but `token` may be left out; no other field is accepted. */
-export const ConfigFile = Schema.Struct({
-  $schema: Schema.optional(Schema.String),
-  port: Schema.optionalWith(Port, { default: () => 0 }),
-  token: Schema.Redacted(Token),
-  host: Schema.optionalWith(Host, { default: () => "127.0.0.1" }),
-  deny: Schema.optionalWith(Deny, { default: () => [] }),
-  denyMCPTools: Schema.optionalWith(DenyMCPTools, { default: () => false }),
-  expose: Schema.optionalWith(Expose, { default: () => "all" as const }),
-  approval: Schema.optionalWith(Approval, { default: () => ({ timeoutSeconds: 30 }) }),
-  audit: Schema.optionalWith(AuditSettings, { default: () => ({ maxBytes: 512 * 1024, generations: 5 }) }),
-  allowedOrigins: Schema.optionalWith(AllowedOrigins, { default: () => [] }),
-  allowedHosts: Schema.optionalWith(AllowedHosts, { default: () => [] }),
-  rateLimit: Schema.optionalWith(RateLimit, {
-    default: () => ({ requestsPerSecond: 200, burst: 1000, concurrentCalls: 256 })
-  }),
-  maxBodyBytes: Schema.optionalWith(MaxBodyBytes, { default: () => 1024 * 1024 }),
-  maxResultBytes: Schema.optionalWith(MaxResultBytes, { default: () => 2 * 1024 * 1024 })
-}).annotations({ identifier: "A2aBridgeConfig", title: "a2a-bridge.json", description: "Settings of pi-a2a-ext" })
-export type BridgeConfig = typeof ConfigFile.Type
-export type ConfigFileEncoded = typeof ConfigFile.Encoded
-
-const leaves: Readonly<Record<string, Schema.Schema.AnyNoContext>> = {
-  $schema: Schema.String.annotations({ description: "a string" }),
-  port: Port,
-  token: Token,
-  host: Host,
-  deny: Deny,
-  denyMCPTools: DenyMCPTools,
-  expose: Expose,
-  approval: Approval,
-  "approval.timeoutSeconds": TimeoutSeconds,
-  audit: AuditSettings,
-  "audit.maxBytes": AuditMaxBytes,
-  "audit.generations": AuditGenerations,
-  rateLimit: RateLimit,
-  "rateLimit.requestsPerSecond": RequestsPerSecond,
-  "rateLimit.burst": Burst,
-  "rateLimit.concurrentCalls": ConcurrentCalls,
-  allowedOrigins: AllowedOrigins,
-  allowedHosts: AllowedHosts,
-  maxBodyBytes: MaxBodyBytes,
-  maxResultBytes: MaxResultBytes
-}
+export type { BridgeConfig, WorkerCommand } from "./settings.ts"
+export { ConfigFile, environment } from "./settings.ts"
 
 /** One thing wrong with the settings: a dotted field, what stands there (shortened, never a token) and what should. */
 export const ConfigIssue = Schema.Struct({ field: Schema.String, found: Schema.String, expected: Schema.String })
@@ -146,7 +49,8 @@ export class TokenPinned extends Schema.TaggedError<TokenPinned>()("TokenPinned"
 
 const show = (field: string, value: unknown): string => {
   if (value === undefined) return "nothing"
-  if (field === "token") return typeof value === "string" ? `a string of ${value.length} characters` : typeof value
+  if (secretFields.has(field))
+    return typeof value === "string" ? `a string of ${value.length} characters` : typeof value
   const text = JSON.stringify(value)
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
@@ -217,35 +121,6 @@ export const encode = Schema.encodeSync(ConfigFile)
 /** A missing or unusable token is replaced by `fresh`; nothing else is touched. `undefined` where nothing was wrong. */
 export const heal = (raw: Record<string, unknown>, fresh: string): Record<string, unknown> | undefined =>
   typeof raw["token"] === "string" && tokenPattern.test(raw["token"]) ? undefined : { ...raw, token: fresh }
-
-const flag = (text: string): unknown =>
-  text === "true" || text === "1" ? true : text === "false" || text === "0" ? false : text
-const number = (text: string): unknown => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text)
-const list = (text: string): unknown =>
-  text
-    .split(",")
-    .map((item) => item.trim())
-    .filter((item) => item !== "")
-
-/** Environment variable -> field, and how its text is read. Each overrides one field of the file. */
-export const environment = {
-  A2A_BRIDGE_PORT: ["port", number],
-  A2A_BRIDGE_TOKEN: ["token", (text: string): unknown => text],
-  A2A_BRIDGE_HOST: ["host", (text: string): unknown => text],
-  A2A_BRIDGE_DENY: ["deny", list],
-  A2A_BRIDGE_DENY_MCP_TOOLS: ["denyMCPTools", flag],
-  A2A_BRIDGE_EXPOSE: ["expose", (text: string): unknown => text],
-  A2A_BRIDGE_APPROVAL_TIMEOUT_SECONDS: ["approval.timeoutSeconds", number],
-  A2A_BRIDGE_AUDIT_MAX_BYTES: ["audit.maxBytes", number],
-  A2A_BRIDGE_AUDIT_GENERATIONS: ["audit.generations", number],
-  A2A_BRIDGE_ALLOWED_ORIGINS: ["allowedOrigins", list],
-  A2A_BRIDGE_ALLOWED_HOSTS: ["allowedHosts", list],
-  A2A_BRIDGE_RATE_LIMIT_REQUESTS_PER_SECOND: ["rateLimit.requestsPerSecond", number],
-  A2A_BRIDGE_RATE_LIMIT_BURST: ["rateLimit.burst", number],
-  A2A_BRIDGE_RATE_LIMIT_CONCURRENT_CALLS: ["rateLimit.concurrentCalls", number],
-  A2A_BRIDGE_MAX_BODY_BYTES: ["maxBodyBytes", number],
-  A2A_BRIDGE_MAX_RESULT_BYTES: ["maxResultBytes", number]
-} as const satisfies Record<string, readonly [field: string, read: (text: string) => unknown]>
 
 /** The settings with every set variable of {@link environment} laid over them. An unusable one fails, by its name. */
 export const overlay = (

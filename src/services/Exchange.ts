@@ -47,6 +47,8 @@ export interface LogEntry {
  * no stream) is dropped, except a question: that fails.
  */
 export interface Exchange {
+  /** Whether the client would take a task for an answer (see `escalate`). */
+  readonly offersTask: boolean
   readonly progress: (update: ProgressUpdate) => void
   readonly log: (entry: LogEntry) => void
   /** Ends when every request has its answer. Whatever the era: a request on the stream, or a round trip. */
@@ -62,6 +64,7 @@ export interface Exchange {
 
 /** For callers without a line back. */
 export const silent: Exchange = {
+  offersTask: false,
   progress: () => undefined,
   log: () => undefined,
   ask: () => new AskFailed({ reason: "this caller cannot be asked" }),

@@ -73,6 +73,8 @@ export interface InvocationOptions {
   readonly sid?: string
   readonly binding: string
   readonly capabilities: ClientCapabilities
+  /** Whether the era has tasks, and this request may become one. */
+  readonly tasks: boolean
   readonly progressToken: string | number | undefined
   /** Least severe level that the client wants; none where it wants none. */
   readonly logLevel: () => LogLevel | undefined
@@ -157,11 +159,13 @@ const make = Effect.gen(function* () {
   const exchangeOf = (invocation: Invocation, options: InvocationOptions): Exchange => {
     let progress = -Infinity
     const used = new Set<string>()
+    const offersTask = options.tasks && declaresTasks(options.capabilities)
     const tell = (signal: Signal) => {
       // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
       if (invocation.task === undefined) invocation.signals.offer(signal)
     }
     return {
+      offersTask,
       progress: (update) => {
         if (options.progressToken === undefined || !(update.progress > progress)) return
         progress = update.progress
@@ -207,7 +211,7 @@ const make = Effect.gen(function* () {
       }),
       escalate: (required) =>
         Effect.suspend(() => {
-          if (declaresTasks(options.capabilities)) {
+          if (offersTask) {
             tell({ _tag: "Escalated" })
             return Effect.void
           }

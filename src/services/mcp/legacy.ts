@@ -303,6 +303,7 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
         sid: session.id,
         binding: "",
         capabilities: state.capabilities,
+        tasks: false,
         progressToken: progressTokenOf(request.params),
         logLevel: () => state.logLevel
       },

@@ -248,6 +248,7 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
         owner: principal.id,
         binding: bindingOf(request.method, request.params),
         capabilities: meta.capabilities,
+        tasks: request.method === "tools/call",
         progressToken: meta.progressToken,
         logLevel: () => meta.logLevel
       },

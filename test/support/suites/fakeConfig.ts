@@ -1,26 +1,14 @@
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
-import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import type { BridgeConfig, ConfigEvent } from "../../../src/services/Config.ts"
-import { changedFields, Config } from "../../../src/services/Config.ts"
+import { changedFields, Config, decode } from "../../../src/services/Config.ts"
 
-export const defaults: BridgeConfig = {
-  port: 0,
-  token: Redacted.make("0123456789abcdef0123456789abcdef"),
-  host: "127.0.0.1",
-  deny: [],
-  denyMCPTools: false,
-  expose: "all",
-  approval: { timeoutSeconds: 30 },
-  audit: { maxBytes: 512 * 1024, generations: 5 },
-  rateLimit: { requestsPerSecond: 200, burst: 1000, concurrentCalls: 256 },
-  allowedOrigins: [],
-  allowedHosts: [],
-  maxBodyBytes: 1024 * 1024,
-  maxResultBytes: 2 * 1024 * 1024
-}
+export const defaults: BridgeConfig = Either.getOrThrow(
+  decode("a test", { token: "0123456789abcdef0123456789abcdef" })
+)
 
 /** Settings in memory; `edit` is what an edit of the file does. */
 export const make = (overrides: Partial<BridgeConfig> = {}) =>
