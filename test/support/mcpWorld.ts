@@ -25,7 +25,7 @@ import { isRecord } from "../../src/services/wire/JsonRpc.ts"
 import * as FakeConfig from "./suites/fakeConfig.ts"
 
 /** What a test tells a running tool to do. */
-export type Order = "progress" | "ask" | "finish"
+export type Order = "progress" | "again" | "ask" | "finish"
 
 /** A call as the tool sees it. `tag` is in everything that it says. */
 export interface Run {
@@ -91,6 +91,10 @@ export const makeWorld = Effect.gen(function* () {
         switch (order) {
           case "progress":
             call.exchange.progress({ progress: ++progress, message: `${tag} #${progress}` })
+            return obey
+          case "again":
+            // A tool that says the same twice, or goes back.
+            call.exchange.progress({ progress, message: `${tag} #${progress}` })
             return obey
           case "ask":
             return call.exchange

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
@@ -34,6 +35,8 @@ type Action =
   | { readonly _tag: "Cancel"; readonly client: ClientName; readonly id: string | number }
   | { readonly _tag: "Drop"; readonly call: number }
   | { readonly _tag: "Resume"; readonly call: number }
+  /** A lost connection, and the client back after a while. */
+  | { readonly _tag: "Blink"; readonly call: number; readonly millis: number }
   | { readonly _tag: "Answer"; readonly client: ClientName; readonly question: number }
   | { readonly _tag: "Delete"; readonly client: ClientName }
   | { readonly _tag: "Revoke"; readonly client: ClientName }
@@ -57,12 +60,20 @@ const Action: FastCheck.Arbitrary<Action> = FastCheck.oneof(
     arbitrary: FastCheck.record({
       _tag: FastCheck.constant("Order" as const),
       call: Call,
-      order: FastCheck.constantFrom<Order>("progress", "progress", "ask", "finish")
+      order: FastCheck.constantFrom<Order>("progress", "progress", "again", "ask", "finish")
     })
   },
   { weight: 3, arbitrary: FastCheck.record({ _tag: FastCheck.constant("Cancel" as const), client: Client, id: Id }) },
   { weight: 4, arbitrary: FastCheck.record({ _tag: FastCheck.constant("Drop" as const), call: Call }) },
-  { weight: 4, arbitrary: FastCheck.record({ _tag: FastCheck.constant("Resume" as const), call: Call }) },
+  { weight: 2, arbitrary: FastCheck.record({ _tag: FastCheck.constant("Resume" as const), call: Call }) },
+  {
+    weight: 5,
+    arbitrary: FastCheck.record({
+      _tag: FastCheck.constant("Blink" as const),
+      call: Call,
+      millis: FastCheck.constantFrom(0, 500, 990, 1200)
+    })
+  },
   {
     weight: 3,
     arbitrary: FastCheck.record({
@@ -82,6 +93,9 @@ const Action: FastCheck.Arbitrary<Action> = FastCheck.oneof(
   }
 )
 
+/** In milliseconds (docs/protocol.md, going away). */
+const grace = 1000
+
 /** A call as its client knows it. */
 interface Known {
   readonly tag: string
@@ -90,6 +104,7 @@ interface Known {
   readonly session: string | undefined
   connection: Connection
   dropped: boolean
+  droppedAt: number
   /** The client, its session or its token said that it is over. */
   over: boolean
   /** How much the client had seen when it cancelled. */
@@ -139,7 +154,17 @@ const run = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown"): Effe
               params: modern ? { ...params, ...modernMeta(token, { elicitation: {} }) } : { ...params, _meta: token }
             }
             const connection = yield* world.post(client, who, session, body)
-            calls.push({ tag, client, id, session, connection, dropped: false, over: false, seenAtCancel: undefined })
+            calls.push({
+              tag,
+              client,
+              id,
+              session,
+              connection,
+              dropped: false,
+              droppedAt: 0,
+              over: false,
+              seenAtCancel: undefined
+            })
             return
           }
           case "Order": {
@@ -163,6 +188,7 @@ const run = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown"): Effe
             if (call === undefined || call.dropped || call.connection.over) return
             yield* Fiber.interrupt(call.connection.fiber)
             call.dropped = true
+            call.droppedAt = yield* Clock.currentTimeMillis
             if (clients[call.client].modern) endAll((one) => one === call)
             return
           }
@@ -173,9 +199,15 @@ const run = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown"): Effe
             const connection = yield* world.listen(call.client, clients[call.client].who, call.session, from)
             yield* world.settle
             call.connection = connection
-            call.dropped = false
+            // One who comes back after the grace comes back to a call that has ended.
+            const away = (yield* Clock.currentTimeMillis) - call.droppedAt
+            call.dropped = call.dropped && away >= grace
             return
           }
+          case "Blink":
+            yield* perform({ _tag: "Drop", call: action.call })
+            yield* TestClock.adjust(action.millis)
+            return yield* perform({ _tag: "Resume", call: action.call })
           case "Answer": {
             const { client } = action
             const session = sessions.get(client)
