@@ -1,8 +1,9 @@
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Stream from "effect/Stream"
-import { NotJson } from "../../services/mcp/failures.ts"
+import { parseJson } from "../../services/mcp/parseJson.ts"
 import { BodyBroken, BodyTooLarge, BodyTooSlow } from "./httpFailures.ts"
 
 /** Seconds in which a body must have arrived, however slowly its bytes trickle in. */
@@ -50,9 +51,6 @@ export const readJson = (request: HttpServerRequest.HttpServerRequest, limit: nu
     Effect.timeoutFail({ duration: `${patience} seconds`, onTimeout: () => new BodyTooSlow({ seconds: patience }) }),
     Effect.flatMap((text) => {
       liftIdleTimeout(request)
-      return Effect.try({
-        try: () => JSON.parse(text) as unknown,
-        catch: (error) => new NotJson({ detail: error instanceof Error ? error.message : String(error) })
-      })
+      return Either.match(parseJson(text), { onLeft: Effect.fail, onRight: Effect.succeed })
     })
   )

@@ -19,6 +19,10 @@ const exposedHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, 
 const requestHeaders =
   "Authorization, Content-Type, Accept, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name"
 
+/** Those, and each `Mcp-Param-*` that is asked for: their names are the tools' own (2026-07-28, custom headers). */
+const allowedHeaders = (asked: string | undefined): string =>
+  [requestHeaders, ...(asked?.match(/\bmcp-param-[a-z0-9-]{1,128}(?=\s*(,|$))/gi) ?? [])].join(", ")
+
 export const json = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Response =>
   HttpServerResponse.text(JSON.stringify(body), {
     status,
@@ -81,7 +85,7 @@ export const make = Effect.gen(function* () {
         const preflight = {
           allow: allowed.join(", "),
           "access-control-allow-methods": allowed.join(", "),
-          "access-control-allow-headers": requestHeaders,
+          "access-control-allow-headers": allowedHeaders(request.headers["access-control-request-headers"]),
           "access-control-max-age": "600"
         }
         return withCors(empty(204, preflight), origin)

@@ -37,6 +37,7 @@ const refusals: { readonly [T in Refusal["_tag"]]: Row<Extract<Refusal, { _tag: 
 /** The HTTP status under which each failure of the protocol goes out. Total, as the table of its codes is. */
 const statuses: { readonly [T in McpFailure["_tag"]]: number } = {
   NotJson: 400,
+  IntegerTooLarge: 400,
   NotAMessage: 400,
   BatchNotSupported: 400,
   SessionRequired: 400,

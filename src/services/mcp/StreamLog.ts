@@ -15,7 +15,10 @@ export class StreamLog {
   readonly id: string
   private readonly events: Array<{ readonly at: number; readonly message: OutMessage }> = []
   private last = 0
-  private reader = 0
+  /** Readers so far. */
+  private readers = 0
+  /** The reader whose turn it is, until it goes away. */
+  private reader: number | undefined
   private changed: Deferred.Deferred<void> | undefined
   /** No event will follow. */
   ended = false
@@ -48,7 +51,7 @@ export class StreamLog {
 
   /** Ends the reader's stream, not the log. */
   detach(): void {
-    this.reader++
+    this.reader = undefined
     this.detached = true
     this.wake()
   }
@@ -56,7 +59,8 @@ export class StreamLog {
   /** Events after number `from`, until the log ends, the server detaches its reader, or another takes its place. */
   read(from: number): Stream.Stream<StreamEvent> {
     return Stream.suspend(() => {
-      const mine = ++this.reader
+      const mine = ++this.readers
+      this.reader = mine
       this.detached = false
       this.wake()
       let at = from
@@ -69,17 +73,23 @@ export class StreamLog {
         }
         return this.ended ? Effect.fail(Option.none()) : Effect.zipRight(this.waited, next)
       })
-      return Stream.repeatEffectOption(next)
+      return Stream.ensuring(
+        Stream.repeatEffectOption(next),
+        Effect.sync(() => {
+          if (this.reader === mine) this.reader = undefined
+        })
+      )
     })
   }
 
-  /** Whether nobody has come to read since. */
-  unreadSince(reader: number): boolean {
-    return this.reader === reader
+  /** Whether somebody reads now. */
+  get isRead(): boolean {
+    return this.reader !== undefined
   }
 
-  get currentReader(): number {
-    return this.reader
+  /** Grows with each reader that comes. */
+  get readersSoFar(): number {
+    return this.readers
   }
 
   private readonly waited: Effect.Effect<void> = Effect.suspend(() =>

@@ -14,6 +14,12 @@ type Row<F extends McpFailure> = readonly [
  */
 export const rows: { readonly [T in McpFailure["_tag"]]: Row<Extract<McpFailure, { _tag: T }>> } = {
   NotJson: [-32700, ({ detail }) => `parse error: ${detail}`],
+  IntegerTooLarge: [
+    -32600,
+    ({ integer }) =>
+      `invalid request: the integer ${integer.slice(0, 64)} has more digits than JSON numbers keep (beyond 2^53-1); ` +
+      `send it as a string`
+  ],
   NotAMessage: [-32600, ({ reason }) => `invalid request: ${reason}`],
   BatchNotSupported: [
     -32600,

@@ -6,6 +6,11 @@ import type { SessionLimitReached, SessionNotFound } from "../SessionStore.ts"
 /** The body is not JSON. */
 export class NotJson extends Schema.TaggedError<NotJson>()("NotJson", { detail: Schema.String }) {}
 
+/** An integer that a parser would round: what was meant cannot be kept, and nothing else is put in its place. */
+export class IntegerTooLarge extends Schema.TaggedError<IntegerTooLarge>()("IntegerTooLarge", {
+  integer: Schema.String
+}) {}
+
 /** JSON, but not a message that this protocol has. */
 export class NotAMessage extends Schema.TaggedError<NotAMessage>()("NotAMessage", { reason: Schema.String }) {}
 
@@ -82,6 +87,7 @@ export class InternalError extends Schema.TaggedError<InternalError>()("Internal
 
 export type McpFailure =
   | NotJson
+  | IntegerTooLarge
   | NotAMessage
   | BatchNotSupported
   | SessionRequired

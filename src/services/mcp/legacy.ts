@@ -221,10 +221,12 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
   /** A reader went away from a call's stream: unless somebody comes for it in time, nobody wants the call any more. */
   const afterGrace = (invocation: Invocation, log: StreamLog) =>
     Effect.suspend(() => {
-      const reader = log.currentReader
+      // Another reader took its place, before the old connection was seen to be gone.
+      if (log.isRead) return Effect.void
+      const readers = log.readersSoFar
       return Effect.sleep(log.detached ? detachGrace : disconnectGrace).pipe(
         Effect.zipRight(
-          Effect.suspend(() => (log.ended || !log.unreadSince(reader) ? Effect.void : invocations.cancel(invocation)))
+          Effect.suspend(() => (log.ended || log.readersSoFar > readers ? Effect.void : invocations.cancel(invocation)))
         ),
         // Finalizers run uninterruptible, and what they fork with them: a shutdown need not wait.
         Effect.interruptible,
