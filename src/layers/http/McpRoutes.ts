@@ -4,35 +4,14 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import type { Principal } from "../../services/Auth.ts"
 import { Config } from "../../services/Config.ts"
-import type { Answer, OutMessage, Reply, StreamEvent } from "../../services/mcp/McpServer.ts"
+import { encodeAnswer, encodeMessage } from "../../services/mcp/encode.ts"
+import type { Reply, StreamEvent } from "../../services/mcp/McpServer.ts"
 import { McpServer } from "../../services/mcp/McpServer.ts"
-import * as JsonRpc from "../../services/wire/JsonRpc.ts"
 import { isModern } from "../../services/mcp/versions.ts"
 import { liftIdleTimeout, readJson } from "./body.ts"
 import * as Guard from "./guard.ts"
 import { MethodNotAllowed } from "./httpFailures.ts"
-import { toErrorObject } from "./mcpErrors.ts"
 import * as Sse from "./sse.ts"
-
-const encodeAnswer = (answer: Answer) =>
-  answer._tag === "Result"
-    ? JsonRpc.success(answer.id, answer.result)
-    : JsonRpc.failure(answer.id, toErrorObject(answer.error))
-
-const encodeMessage = (message: OutMessage): unknown => {
-  switch (message._tag) {
-    case "Answer":
-      return encodeAnswer(message.answer)
-    case "Request":
-      return { jsonrpc: "2.0", id: message.id, method: message.method, params: message.params }
-    case "Notification":
-      return {
-        jsonrpc: "2.0",
-        method: message.method,
-        ...(message.params === undefined ? {} : { params: message.params })
-      }
-  }
-}
 
 const encodeEvent = ({ id, message, retry }: StreamEvent): Sse.ServerSentEvent => ({
   data: message === undefined ? "" : JSON.stringify(encodeMessage(message)),

@@ -1,4 +1,5 @@
 import * as Schema from "effect/Schema"
+import * as Struct from "effect/Struct"
 import type { Job, StoredEvent } from "./Job.ts"
 import { Diffstat, FailureReason, State, Tier, Usage } from "./Job.ts"
 
@@ -28,8 +29,8 @@ export type JobView = typeof JobView.Type
 
 /** What the owner may know: all but the bridge's own paths and whose it is. */
 export const viewOf = (job: Job): JobView => {
-  const { client, id, owner, prompt, session, thread, timeoutSeconds, worktree, ...rest } = job
-  return { jobId: id, threadId: thread, ...rest }
+  const rest = Struct.omit(job, "client", "id", "owner", "prompt", "session", "thread", "timeoutSeconds", "worktree")
+  return { jobId: job.id, threadId: job.thread, ...rest }
 }
 
 /** An event as callers see it: `type` is its tag in lower case. */
