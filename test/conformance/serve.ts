@@ -14,6 +14,7 @@ import * as MemorySessionStore from "../../src/layers/MemorySessionStore.ts"
 import * as TokenAuth from "../../src/layers/TokenAuth.ts"
 import { Config } from "../../src/services/Config.ts"
 import { HostInfo } from "../../src/services/HostInfo.ts"
+import { Lifecycle } from "../../src/services/Lifecycle.ts"
 import { Listening } from "../../src/services/Listening.ts"
 import * as Features from "../../src/services/mcp/features.ts"
 import * as Invocations from "../../src/services/mcp/Invocations.ts"
@@ -32,6 +33,7 @@ const server = Http.layer.pipe(
     Layer.mergeAll(
       FixtureHost.layer,
       MemoryResults.layer,
+      Layer.succeed(Lifecycle, { stop: () => Effect.void }),
       HeadlessApprovals.layer,
       FileAudit.layer(paths, () => Effect.void),
       TokenAuth.layer,

@@ -16,6 +16,7 @@ import { internalError } from "../../services/mcp/internalError.ts"
 import * as Guard from "./guard.ts"
 import { NotFound } from "./httpFailures.ts"
 import * as McpRoutes from "./McpRoutes.ts"
+import * as OpsRoutes from "./OpsRoutes.ts"
 
 /** The address cannot be listened on (not one of this machine, or not allowed to this user). */
 export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
@@ -122,7 +123,8 @@ const serve = Effect.gen(function* () {
   const guarded = yield* Guard.make
   const mcp = yield* McpRoutes.make(guarded)
   const nowhere = elsewhere(guarded)
-  const router = HttpRouter.all(mcp, "*", nowhere)
+  const ops = yield* OpsRoutes.make(guarded)
+  const router = HttpRouter.concatAll(mcp, ops).pipe(HttpRouter.all("*", nowhere))
   const app = Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
     // The router knows neither paths that are no UTF-8 nor methods outside its list, and breaks on both.
     routable.has(request.method) && isDecodable(request.url) ? router : nowhere

@@ -2,6 +2,7 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
 import type { Principal } from "../../services/Auth.ts"
+import type { Unauthorized } from "../../services/Auth.ts"
 import { Auth } from "../../services/Auth.ts"
 import { Config } from "../../services/Config.ts"
 import { hostAllowed, originAllowed } from "../../services/originRules.ts"
@@ -53,6 +54,9 @@ const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
 export const failed = (failure: Failure, id: JsonRpc.RequestId | null = null): Response =>
   json(statusOf(failure), JsonRpc.failure(id, toErrorObject(failure)), failureHeaders(failure))
 
+/** How a route knows who calls, before anything else of the request counts. */
+export type Credentials = (request: Request) => Effect.Effect<Principal, Unauthorized>
+
 const withCors = (response: Response, origin: string | undefined): Response =>
   origin === undefined
     ? response
@@ -70,14 +74,17 @@ export const make = Effect.gen(function* () {
   const config = yield* Config
   const auth = yield* Auth
 
+  const bearer: Credentials = (request) => auth.authenticate(request.headers["authorization"])
+
   return (
     allow: ReadonlyArray<string>,
-    handler: (principal: Principal, request: Request) => Effect.Effect<Response, Failure>
+    handler: (principal: Principal, request: Request) => Effect.Effect<Response, Failure>,
+    credentials: Credentials = bearer
   ) =>
     Effect.gen(function* () {
       const request = yield* HttpServerRequest.HttpServerRequest
       const settings = yield* config.current
-      const { authorization, host, origin } = request.headers
+      const { host, origin } = request.headers
       if (!hostAllowed(settings, host)) return failed(new HostRejected())
       if (!originAllowed(settings, origin, host)) return failed(new OriginRejected())
       const allowed = [...allow, "OPTIONS"]
@@ -90,7 +97,7 @@ export const make = Effect.gen(function* () {
         }
         return withCors(empty(204, preflight), origin)
       }
-      const response = yield* auth.authenticate(authorization).pipe(
+      const response = yield* credentials(request).pipe(
         Effect.flatMap((principal) =>
           allow.includes(request.method)
             ? handler(principal, request)

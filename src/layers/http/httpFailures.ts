@@ -20,6 +20,9 @@ export class BodyTooSlow extends Schema.TaggedError<BodyTooSlow>()("BodyTooSlow"
 /** The connection ended inside the body. */
 export class BodyBroken extends Schema.TaggedError<BodyBroken>()("BodyBroken", {}) {}
 
+/** Something behind the route does not work now. */
+export class Unavailable extends Schema.TaggedError<Unavailable>()("Unavailable", { what: Schema.String }) {}
+
 export type HttpFailure =
   | HostRejected
   | OriginRejected
@@ -28,3 +31,4 @@ export type HttpFailure =
   | BodyTooLarge
   | BodyTooSlow
   | BodyBroken
+  | Unavailable

@@ -31,6 +31,7 @@ const refusals: { readonly [T in Refusal["_tag"]]: Row<Extract<Refusal, { _tag: 
   MethodNotAllowed: [405, -32000, ({ allow, method }) => `method not allowed: ${method}; use ${allow.join(", ")}`],
   BodyTooSlow: [408, -32000, ({ seconds }) => `the request body did not arrive within ${seconds} seconds`],
   BodyTooLarge: [413, -32000, ({ limit }) => `the request body is larger than ${limit} bytes (maxBodyBytes)`],
+  Unavailable: [503, -32000, ({ what }) => `not available now: ${what}`],
   BodyBroken: [400, -32700, () => "the request body ended early"]
 }
 

@@ -29,6 +29,14 @@ const JobRef = Schema.String.annotations({ description: "jobId, as cursor_run re
 const Prompt = Schema.NonEmptyTrimmedString.annotations({ description: "What the worker is to do, in full" })
 const waitLimit = 55
 
+/** Effect's empty struct takes any object. */
+const NoArguments = Schema.Struct({}).pipe(
+  Schema.filter((given) => {
+    const names = Object.keys(given)
+    return names.length === 0 || `takes no arguments, and got ${names.join(", ")}`
+  })
+)
+
 const inputs = {
   cursor_run: Schema.Struct({
     prompt: Prompt,
@@ -86,8 +94,8 @@ const inputs = {
       default: () => 64 * 1024
     }).annotations({ description: "Bytes of patch on one page" })
   }),
-  bridge_health: Schema.Struct({}),
-  bridge_stats: Schema.Struct({}),
+  bridge_health: NoArguments,
+  bridge_stats: NoArguments,
   bridge_shutdown: Schema.Struct({ reason: Schema.optional(Schema.String.pipe(Schema.maxLength(500))) })
 } as const
 export type JobToolName = keyof typeof inputs

@@ -6,9 +6,7 @@ import * as Stream from "effect/Stream"
 import type { BridgeConfig, ConfigEvent } from "../../../src/services/Config.ts"
 import { changedFields, Config, decode } from "../../../src/services/Config.ts"
 
-export const defaults: BridgeConfig = Either.getOrThrow(
-  decode("a test", { token: "0123456789abcdef0123456789abcdef" })
-)
+export const defaults: BridgeConfig = Either.getOrThrow(decode("a test", { token: "0123456789abcdef0123456789abcdef" }))
 
 /** Settings in memory; `edit` is what an edit of the file does. */
 export const make = (overrides: Partial<BridgeConfig> = {}) =>
