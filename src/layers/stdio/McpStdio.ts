@@ -61,16 +61,14 @@ export const serve = Effect.fn("McpStdio.serve")(function* ({ input, write }: St
   const drain = (reply: Extract<Reply, { _tag: "Stream" }>): Effect.Effect<void> =>
     Effect.suspend(() => {
       let last: string | undefined
-      let answered = false
       return Stream.runForEach(reply.events, ({ id, message }) => {
         last = id ?? last
         if (message === undefined) return Effect.void
-        answered = answered || message._tag === "Answer"
         return send(encodeMessage(message))
       }).pipe(
         Effect.zipRight(
           Effect.suspend(() =>
-            answered || last === undefined || sessionId === undefined
+            last === undefined || sessionId === undefined || reply.goesOn?.() !== true
               ? Effect.void
               : Effect.flatMap(mcp.listen(incoming(sessionId), last), (rest) =>
                   rest._tag === "Stream" ? drain(rest) : Effect.void

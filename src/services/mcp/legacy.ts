@@ -249,7 +249,11 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
       const log = new StreamLog(crypto.randomUUID())
       keepStream(state, invocation, log)
       yield* Effect.forkIn(pump(state, invocation, id, log), scope)
-      const reply: Reply = { _tag: "Stream", events: readCall(state, invocation, log, 0) }
+      const reply: Reply = {
+        _tag: "Stream",
+        events: readCall(state, invocation, log, 0),
+        goesOn: () => !log.ended
+      }
       return reply
     })
 
@@ -496,8 +500,9 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
   }
 
   /** The events of a stream for as long as the session lives, which they keep from falling idle. */
-  const alive = (session: Session, events: Stream.Stream<StreamEvent>): Reply => ({
+  const alive = (session: Session, events: Stream.Stream<StreamEvent>, goesOn = () => false): Reply => ({
     _tag: "Stream",
+    goesOn,
     events: Stream.merge(
       events,
       Stream.drain(
@@ -517,7 +522,7 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
         const from = lastEventId === undefined ? undefined : parseEventId(lastEventId)
         const found = from === undefined ? undefined : state.streams.get(from.stream)
         if (from !== undefined && found !== undefined) {
-          return alive(session, readCall(state, found.invocation, found.log, from.at))
+          return alive(session, readCall(state, found.invocation, found.log, from.at), () => !found.log.ended)
         }
         const standing = (state.standing ??= new StreamLog(crypto.randomUUID()))
         const at = from?.stream === standing.id ? from.at : standing.position

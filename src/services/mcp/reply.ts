@@ -33,7 +33,12 @@ export type Reply =
   | { readonly _tag: "Single"; readonly answer: Answer; readonly opened?: SessionId }
   | { readonly _tag: "Batch"; readonly answers: ReadonlyArray<Answer> }
   /** Ends with the answer, or not at all. Running it is following the call; interrupting it is going away. */
-  | { readonly _tag: "Stream"; readonly events: Stream.Stream<StreamEvent> }
+  | {
+      readonly _tag: "Stream"
+      readonly events: Stream.Stream<StreamEvent>
+      /** After its end: whether there is a rest that can be taken up. Left out where there never is. */
+      readonly goesOn?: () => boolean
+    }
 
 export const failure = (id: RequestId | null, error: McpFailure): Answer => ({ _tag: "Failure", id, error })
 export const result = (id: RequestId, value: unknown): Answer => ({ _tag: "Result", id, result: value })

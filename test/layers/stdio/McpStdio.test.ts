@@ -75,7 +75,7 @@ describe("McpStdio, 2025", () => {
       yield* send(initialize, { jsonrpc: "2.0", method: "notifications/initialized" })
       yield* send({ jsonrpc: "2.0", id: "p", method: "ping" })
       const [opened, pong] = messages()
-      assert.strictEqual((opened?.["result"] as Message)["protocolVersion"], "2025-11-25")
+      assert.strictEqual((opened?.["result"] as Message | undefined)?.["protocolVersion"], "2025-11-25")
       assert.deepStrictEqual(pong, { jsonrpc: "2.0", id: "p", result: {} })
       assert.lengthOf(lines, 2)
       for (const line of lines) assert.notInclude(line, "\n")
