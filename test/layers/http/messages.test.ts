@@ -40,7 +40,7 @@ describe("initialize", () => {
   })
 })
 
-describe("ids", () => {
+describe("an id", () => {
   it.each([
     "0",
     "-1",
