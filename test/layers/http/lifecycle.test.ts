@@ -62,7 +62,7 @@ const initialize = JSON.stringify({
 })
 
 describe("close", () => {
-  it("keeps the port, a call, or a stream", async () => {
+  it("keeps the port, a call, or a stream", { timeout: 15_000 }, async () => {
     const gate = makeGate()
     const bridge = await startBridge({ tools: () => [gate.tool] })
     const session = await bridge.open()
@@ -97,7 +97,7 @@ describe("close", () => {
     await bridge[Symbol.asyncDispose]()
   })
 
-  it("waits for a tool that does not care for its signal", async () => {
+  it("waits for a tool that does not care for its signal", { timeout: 15_000 }, async () => {
     let runs = 0
     const bridge = await startBridge({
       tools: () => [
