@@ -198,8 +198,9 @@ describe("subscriptions/listen", () => {
     await within("the bridge is closed", 4000, closing.close())
     await stream.ended()
     const last = stream.messages().at(-1)
-    assert.strictEqual(last?.["id"], "to the end")
-    const { _meta, resultType } = last?.["result"] as Readonly<Record<string, unknown>>
+    assert(last !== undefined)
+    assert.strictEqual(last["id"], "to the end")
+    const { _meta, resultType } = last["result"] as Readonly<Record<string, unknown>>
     assert.strictEqual(resultType, "complete")
     assert.propertyVal(_meta, subscriptionKey, "to the end")
     await closing[Symbol.asyncDispose]()
