@@ -129,7 +129,14 @@ export const startPortServer = async (tools: Readonly<Record<string, PortTool>>)
       Layer.provide(Layer.mergeAll(logger, Layer.setClock(shifted)))
     )
   )
-  const { port } = await runtime.runPromise(Listening)
+  const dispose = async () => {
+    await runtime.dispose()
+    rmSync(agentDir, { recursive: true, force: true })
+  }
+  const { port } = await runtime.runPromise(Listening).catch(async (error: unknown) => {
+    await dispose()
+    throw error
+  })
   const url = `http://127.0.0.1:${port}`
   return {
     url,
@@ -145,9 +152,6 @@ export const startPortServer = async (tools: Readonly<Record<string, PortTool>>)
     forward: (millis) => {
       ahead += millis
     },
-    [Symbol.asyncDispose]: async () => {
-      await runtime.dispose()
-      rmSync(agentDir, { recursive: true, force: true })
-    }
+    [Symbol.asyncDispose]: dispose
   }
 }
