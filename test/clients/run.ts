@@ -365,7 +365,12 @@ const waiting = [...chosen]
 const rows: Array<Row> = []
 const work = async (): Promise<void> => {
   for (let spec = waiting.shift(); spec !== undefined; spec = waiting.shift()) {
-    const row = await runClient(spec)
+    const row = await runClient(spec).catch((error: unknown): Row => {
+      // A fault of the driver is that row's failure, not the end of the run.
+      const note = `the driver broke off: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`
+      const checks = new Map(checkNames.map((name) => [name, { outcome: "fail", note } as const]))
+      return { spec, version: installed(spec.package) ?? "?", habits: [], checks, seconds: 0 }
+    })
     rows.push(row)
     console.log(`${spec.name} ${row.version}, ${row.seconds.toFixed(1)} s: ${row.habits.join(", ")}`)
     for (const name of checkNames) {

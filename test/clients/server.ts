@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Main from "../../src/layers/Main.ts"
@@ -60,12 +60,12 @@ export const startFixture = async (): Promise<Fixture> => {
     run: async (args, signal) => {
       const run: Run = { tool: tool.name, args, restarts, ended: "no" }
       runs.push(run)
-      signal.addEventListener("abort", () => {
-        run.ended = "signal"
-      })
-      const result = await tool.run(args, signal)
-      run.ended = "result"
-      return result
+      try {
+        return await tool.run(args, signal)
+      } finally {
+        // A tool that goes on after its signal has not ended.
+        run.ended = signal.aborted ? "signal" : "result"
+      }
     }
   })
   const tools = [
@@ -118,7 +118,9 @@ export const startFixture = async (): Promise<Fixture> => {
     runs,
     exchanges: tap.exchanges,
     audit: () => {
-      const log = readFileSync(join(dir, "a2a-bridge.log"), "utf8")
+      const file = join(dir, "a2a-bridge.log")
+      // There is none before the first call.
+      const log = existsSync(file) ? readFileSync(file, "utf8") : ""
       return log
         .split("\n")
         .filter((line) => line !== "")
