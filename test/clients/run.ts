@@ -9,6 +9,8 @@ import { fileURLToPath } from "node:url"
 import { endAll } from "./processes.ts"
 import type { Fixture, Run } from "./server.ts"
 import { startFixture, token, toolNames } from "./server.ts"
+import type { Strict } from "./strict.ts"
+import { strictOverOmp } from "./strict.ts"
 import values from "./values.json"
 import type { Exchange } from "./wire.ts"
 
@@ -297,7 +299,7 @@ const runClient = async (spec: ClientSpec): Promise<Row> => {
 const cell = ({ note, outcome }: Check): string =>
   outcome === "n/a" ? `n/a: ${note ?? "?"}` : outcome === "fail" ? "**fail**" : "pass"
 
-const document = (rows: ReadonlyArray<Row>): string => {
+const document = (rows: ReadonlyArray<Row>, strict: ReadonlyArray<Strict>): string => {
   const head = ["client", "version", "calls itself", "protocol", ...checkNames]
   const line = (cells: ReadonlyArray<string>) => `| ${cells.join(" | ")} |`
   const notes = rows.map(({ checks, habits, spec }) => {
@@ -337,6 +339,12 @@ const document = (rows: ReadonlyArray<Row>): string => {
     "## Notes",
     "",
     ...notes,
+    "",
+    "## Schemas of a real omp",
+    "",
+    "The Inspector's `--strict`, which looks for what other clients might not take, over the tools of a headless omp:",
+    "",
+    ...strict.map(({ era, note, outcome }) => `- ${era}: ${outcome === "fail" ? "**fail**" : `pass, ${note}`}`),
     ""
   ].join("\n")
 }
@@ -380,12 +388,14 @@ const work = async (): Promise<void> => {
   }
 }
 await Promise.all([work(), work()])
+const strict = only.length === 0 || only.includes("strict") ? await strictOverOmp(root, here) : []
+for (const { era, note, outcome } of strict) console.log(`${marks[outcome]} --strict over omp, ${era}: ${note}`)
 
 rows.sort((a, b) => clients.indexOf(a.spec) - clients.indexOf(b.spec))
 if (only.length === 0) {
   const file = join(root, "docs/clients.md")
-  writeFileSync(file, document(rows))
+  writeFileSync(file, document(rows, strict))
   Bun.spawnSync([process.execPath, join(root, "node_modules/.bin/oxfmt"), file])
 }
-const outcomes = rows.flatMap(({ checks }) => [...checks.values()].map(({ outcome }) => outcome))
+const outcomes = [...rows.flatMap(({ checks }) => [...checks.values()]), ...strict].map(({ outcome }) => outcome)
 finish(outcomes.filter((outcome) => outcome === "pass").length, outcomes.filter((outcome) => outcome === "fail").length)
