@@ -375,5 +375,8 @@ export const resultOf = ({ message }: Seen): Record<string, unknown> =>
   isRecord(message["result"]) ? message["result"] : {}
 export const isAnswer = ({ message }: Seen): boolean => !("method" in message)
 export const isQuestion = ({ message }: Seen): boolean => "method" in message && "id" in message
+/** Progress that no tool is behind. */
+export const isSignOfLife = (seen: Seen): boolean =>
+  isProgress(seen) && !Object.hasOwn(seen.message["params"] as object, "message")
 export const isProgress = ({ message }: Seen): boolean => message["method"] === "notifications/progress"
 export const isInputRequired = (seen: Seen): boolean => resultOf(seen)["resultType"] === "input_required"

@@ -14,13 +14,15 @@ import type {
   InputRequest,
   InputRequests,
   InputResponses,
-  LogLevel
+  LogLevel,
+  ProgressUpdate
 } from "../Exchange.ts"
 import { Config } from "../Config.ts"
 import { AskFailed, atLeast, CapabilityMissing } from "../Exchange.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
 import type { McpFailure } from "./failures.ts"
 import { TooManyCalls } from "./failures.ts"
+import { Progress } from "./Progress.ts"
 import { Signals } from "./Signals.ts"
 
 /** What a call says to its client while it runs. */
@@ -72,6 +74,7 @@ export interface Invocation {
   wishes: Wishes
   /** There while the call waits for its client to come back, another object each time. */
   parking: object | undefined
+  readonly progress: Progress
   /** Cancelled: whatever its tool still says or answers, its client hears nothing more. */
   silent: boolean
 }
@@ -95,6 +98,9 @@ export const taskPollIntervalMs = 1000
 export const parkedFor = "10 minutes"
 /** Tasks that one principal may have at a time; a finished one makes room. */
 const maxTasks = 256
+
+/** How often calls are looked at for whether a sign of life is due. */
+const beatEvery = "5 seconds"
 
 export const tasksExtension = "io.modelcontextprotocol/tasks"
 
@@ -149,6 +155,7 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
 
 const make = Effect.gen(function* () {
   const config = yield* Config
+  const clock = yield* Effect.clock
   const scope = yield* Effect.scope
   const invocations = new Map<string, Invocation>()
   const live = new Set<Invocation>()
@@ -174,19 +181,34 @@ const make = Effect.gen(function* () {
       yield* PubSub.publish(taskChanges, invocation)
     })
 
+  const tellTo = (invocation: Invocation, signal: Signal) => {
+    // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
+    if (invocation.task === undefined && !invocation.silent) invocation.signals.offer(signal)
+  }
+
+  const report = (invocation: Invocation, update: ProgressUpdate | undefined) => {
+    const { progressToken } = invocation.wishes
+    if (progressToken === undefined || update === undefined) return
+    tellTo(invocation, { _tag: "Notification", method: "notifications/progress", params: { progressToken, ...update } })
+  }
+
+  /** Signs of life for a call that asks for progress, until it ends. */
+  const keepAlive = (invocation: Invocation) =>
+    invocation.wishes.progressToken === undefined
+      ? Effect.void
+      : Effect.sync(() => report(invocation, invocation.progress.beat(clock.unsafeCurrentTimeMillis()))).pipe(
+          Effect.delay(beatEvery),
+          Effect.forever,
+          Effect.raceFirst(Fiber.await(invocation.fiber)),
+          Effect.forkIn(scope)
+        )
+
   const exchangeOf = (invocation: Invocation): Exchange => {
-    let progress = -Infinity
     const used = new Set<string>()
-    const tell = (signal: Signal) => {
-      // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
-      if (invocation.task === undefined && !invocation.silent) invocation.signals.offer(signal)
-    }
+    const tell = (signal: Signal) => tellTo(invocation, signal)
     return {
       progress: (update) => {
-        const { progressToken } = invocation.wishes
-        if (progressToken === undefined || !(update.progress > progress)) return
-        progress = update.progress
-        tell({ _tag: "Notification", method: "notifications/progress", params: { progressToken, ...update } })
+        report(invocation, invocation.progress.said(update, clock.unsafeCurrentTimeMillis()))
       },
       log: (entry) => {
         const minimum = invocation.wishes.logLevel()
@@ -255,6 +277,7 @@ const make = Effect.gen(function* () {
       task: undefined,
       wishes: options,
       parking: undefined,
+      progress: new Progress(clock.unsafeCurrentTimeMillis()),
       silent: false
     }
     live.add(invocation)
@@ -267,6 +290,7 @@ const make = Effect.gen(function* () {
       else taskChanges.unsafeOffer(invocation)
     })
     yield* Deferred.succeed(ready, exchangeOf(invocation))
+    yield* keepAlive(invocation)
     return invocation
   })
 

@@ -127,7 +127,9 @@ describe("what every request says", () => {
     const brackets = `${"[".repeat(100_000)}${"]".repeat(100_000)}`
     const deep = JSON.stringify(callEcho.body).replace('"hi"', `"hi","x":${brackets}`)
     const answer = await bridge.post(deep, callEcho.headers)
-    assert.strictEqual(rpcOf(answer).id, "the id")
+    assert.deepStrictEqual(failure(answer), { status: 400, code: -32600, id: null })
+    const inTime = JSON.stringify(callEcho.body).replace('"hi"', `"hi","x":${"[".repeat(240)}${"]".repeat(240)}`)
+    assert.strictEqual(rpcOf(await bridge.post(inTime, callEcho.headers)).id, "the id")
     assert.strictEqual((await send(callEcho)).status, 200)
   })
 

@@ -44,8 +44,27 @@ const inSession = (world: World, version?: string, capabilities?: Record<string,
 
 const progressOf = (messages: ReadonlyArray<Record<string, unknown>>) =>
   messages
-    .filter(({ method }) => method === "notifications/progress")
+    .filter(({ method, params }) => method === "notifications/progress" && Object.hasOwn(params as object, "message"))
     .map(({ params }) => (params as { progress: number }).progress)
+
+describe("a legacy call whose tool is silent", () => {
+  it.effect("[opencode#24965] gives its client no progress for 20 seconds, or some after its end", () =>
+    inWorld(
+      Effect.fnUntraced(function* (world) {
+        const { order, post } = yield* inSession(world)
+        const connection = yield* post(call(1))
+        yield* world.adjust("65 seconds")
+        const beats = world.heard(connection).filter(({ method }) => method === "notifications/progress")
+        assert.isAtLeast(beats.length, 3)
+        yield* order("progress", "finish")
+        yield* world.adjust("60 seconds")
+        const heard = world.heard(connection)
+        assert.deepStrictEqual(progressOf(heard), [1])
+        assert.strictEqual(heard.at(-1)?.["id"], 1)
+      })
+    )
+  )
+})
 
 describe("a legacy call that was cancelled", () => {
   it.effect("is heard of once more, since its tool says something on its way out", () =>
@@ -347,7 +366,7 @@ describe("a legacy call that its server sends away", () => {
         yield* world.adjust("29 seconds")
         const second = yield* listen(first.lastEventId)
         yield* order("finish")
-        assert.strictEqual(world.heard(second)[0]?.["id"], 1)
+        assert.strictEqual(world.heard(second).find((message) => Object.hasOwn(message, "id"))?.["id"], 1)
       })
     )
   )
