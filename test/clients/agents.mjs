@@ -25,6 +25,12 @@ export const events = (response) => {
     response.write(`${event === undefined ? "" : `event: ${event}\n`}data: ${JSON.stringify(data)}\n\n`)
 }
 
+/** What is to happen between two calls, however often the program asks its model. */
+export const once = (action) => {
+  let going
+  return () => (going ??= action?.())
+}
+
 /** Runs a program to its end; rejects where it fails. */
 export const runProgram = (command, args, { cwd, env, signal, stdin = "" }) =>
   new Promise((resolve, reject) => {

@@ -1,10 +1,18 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { events, modelServer, runProgram } from "./agents.mjs"
+import { events, modelServer, once, runProgram } from "./agents.mjs"
 import { run, textOf } from "./harness.mjs"
 
 const claude = join(import.meta.dirname, "node_modules/.bin/claude")
 const prefix = "mcp__host__"
+
+/** Text of a result, as the model sees it or as it is told where to find it. */
+const seen = ({ content, is_error: isError }) => {
+  const text = typeof content === "string" ? content : content.map((block) => block.text ?? "").join("")
+  if (isError) throw new Error(text)
+  const saved = /^<persisted-output>[\s\S]*saved to: (\S+\.json)/.exec(text)?.[1]
+  return saved === undefined ? text : textOf({ content: JSON.parse(readFileSync(saved, "utf8")) })
+}
 
 await run(async ({ token, url }) => {
   const home = process.env.HOME
@@ -15,10 +23,11 @@ await run(async ({ token, url }) => {
     config,
     JSON.stringify({ mcpServers: { host: { type: "http", url, headers: { Authorization: `Bearer ${token}` } } } })
   )
-  let wanted
+  let wanted = []
+  let between
   let offered = []
-  let result
-  const { port, server } = await modelServer((request, json, response) => {
+  let results = []
+  const { port, server } = await modelServer(async (request, json, response) => {
     if (request.method !== "POST" || !request.url.includes("/messages") || request.url.includes("count_tokens")) {
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ input_tokens: 10 }))
       return
@@ -26,11 +35,13 @@ await run(async ({ token, url }) => {
     const names = (json.tools ?? []).map(({ name }) => name).filter((name) => name.startsWith(prefix))
     if (names.length > 0) offered = names.map((name) => name.slice(prefix.length))
     const blocks = (json.messages ?? []).flatMap(({ content }) => (Array.isArray(content) ? content : []))
-    const found = blocks.findLast(({ type }) => type === "tool_result")
-    if (found !== undefined) result = found
-    const use = wanted !== undefined && found === undefined && names.length > 0
+    const found = blocks.filter(({ type }) => type === "tool_result")
+    if (found.length > results.length) results = found
+    const next = names.length > 0 ? wanted[found.length] : undefined
+    const use = next !== undefined
+    if (use && found.length > 0) await between?.()
     const block = use
-      ? { type: "tool_use", id: "toolu_1", name: prefix + wanted.name, input: wanted.args }
+      ? { type: "tool_use", id: `toolu_${found.length + 1}`, name: prefix + next.name, input: next.args }
       : { type: "text", text: "done" }
     const usage = { input_tokens: 1, output_tokens: 1 }
     const reason = use ? "tool_use" : "end_turn"
@@ -56,12 +67,14 @@ await run(async ({ token, url }) => {
     event("message_stop", {})
     response.end()
   })
-  const ask = async (call, signal) => {
-    wanted = call
-    result = undefined
+  /** One process, in which the model makes these calls one after another. */
+  const ask = async (calls, signal, pause) => {
+    wanted = calls
+    between = once(pause)
+    results = []
     await runProgram(
       claude,
-      ["-p", "go", "--mcp-config", config, "--strict-mcp-config", "--allowedTools", "mcp__host", "--max-turns", "3"],
+      ["-p", "go", "--mcp-config", config, "--strict-mcp-config", "--allowedTools", "mcp__host", "--max-turns", "4"],
       {
         cwd: work,
         signal,
@@ -78,22 +91,18 @@ await run(async ({ token, url }) => {
         }
       }
     )
-    return result
+    if (results.length < calls.length) throw new Error(`the model saw ${results.length} of ${calls.length} results`)
+    return results.map(seen)
   }
-  await ask(undefined)
+  await ask([])
   return {
     list: async () => offered,
-    call: async (name, args, signal) => {
-      const found = await ask({ name, args }, signal)
-      if (found === undefined) throw new Error("the model saw no result")
-      const text = typeof found.content === "string" ? found.content : found.content.map((b) => b.text ?? "").join("")
-      if (found.is_error) throw new Error(text)
-      const saved = /^<persisted-output>[\s\S]*saved to: (\S+\.json)/.exec(text)?.[1]
-      return saved === undefined ? text : textOf({ content: JSON.parse(readFileSync(saved, "utf8")) })
-    },
+    call: async (name, args, signal) => (await ask([{ name, args }], signal))[0],
+    across: (first, restart, second) => ask([first, second], undefined, restart),
     close: async () => void server.close(),
-    megabyteNote: "Claude Code saves it to a file and shows its model the beginning; the file is right",
-    cancelNote: "by Ctrl-C",
-    freshProcess: true
+    notes: {
+      "1 MB": "it saves the result to a file and shows its model the beginning; the file is right",
+      cancel: "by Ctrl-C"
+    }
   }
 })

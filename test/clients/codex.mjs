@@ -1,19 +1,32 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { events, modelServer, runProgram } from "./agents.mjs"
+import { events, modelServer, once, runProgram } from "./agents.mjs"
 import { run } from "./harness.mjs"
 
 const codex = join(import.meta.dirname, "node_modules/.bin/codex")
+
+/** Text of a result, as the model sees it. */
+const seen = ({ output }) => {
+  const text = typeof output === "string" ? output : output.map((block) => block.text ?? "").join("")
+  const body = text.replace(/^Wall time: [\d.]+ seconds\nOutput:\n?/, "")
+  try {
+    const blocks = JSON.parse(body)
+    return Array.isArray(blocks) && blocks[0]?.type === "text" ? blocks.map((block) => block.text).join("") : body
+  } catch {
+    return body
+  }
+}
 
 await run(async ({ token, url }) => {
   const home = join(process.env.HOME, "codex")
   const work = join(process.env.HOME, "work")
   mkdirSync(home, { recursive: true })
   mkdirSync(work, { recursive: true })
-  let wanted
+  let wanted = []
+  let between
   let offered = []
-  let result
-  const { port, server } = await modelServer((request, json, response) => {
+  let results = []
+  const { port, server } = await modelServer(async (request, json, response) => {
     if (!request.url.includes("/responses")) {
       response
         .writeHead(200, { "content-type": "application/json" })
@@ -28,19 +41,21 @@ await run(async ({ token, url }) => {
     for (const tool of json.tools ?? []) walk(tool)
     const ours = tools.filter(({ name, namespace }) => (namespace ?? name).includes("matrixhost"))
     if (ours.length > 0) offered = ours.map(({ name }) => name.replace(/^.*matrixhost_*/, ""))
-    const found = (json.input ?? []).findLast(({ type }) => type === "function_call_output")
-    if (found !== undefined) result = found.output
-    const tool = ours.find(({ name }) => name.endsWith(wanted?.name ?? "\0"))
-    const use = tool !== undefined && found === undefined
+    const found = (json.input ?? []).filter(({ type }) => type === "function_call_output")
+    if (found.length > results.length) results = found
+    const next = wanted[found.length]
+    const tool = ours.find(({ name }) => name.endsWith(next?.name ?? "\0"))
+    const use = tool !== undefined
+    if (use && found.length > 0) await between?.()
     const send = events(response)
     const event = (data) => send(data.type, data)
     const item = use
       ? {
           type: "function_call",
-          id: "fc1",
-          call_id: "c1",
+          id: `fc${found.length}`,
+          call_id: `c${found.length}`,
           name: tool.name,
-          arguments: JSON.stringify(wanted.args),
+          arguments: JSON.stringify(next.args),
           ...(tool.namespace === undefined ? {} : { namespace: tool.namespace })
         }
       : { type: "message", id: "m1", role: "assistant", content: [{ type: "output_text", text: "done" }] }
@@ -70,35 +85,27 @@ default_tools_approval_mode = "approve"
 enabled = false
 `
   )
-  const ask = async (call, signal) => {
-    wanted = call
-    result = undefined
+  /** One process, in which the model makes these calls one after another. */
+  const ask = async (calls, signal, pause) => {
+    wanted = calls
+    between = once(pause)
+    results = []
     await runProgram(codex, ["exec", "--skip-git-repo-check", "go"], {
       cwd: work,
       signal,
       env: { ...process.env, CODEX_HOME: home, FAKE_KEY: "none" }
     })
-    return result
+    if (results.length < calls.length) throw new Error(`the model saw ${results.length} of ${calls.length} results`)
+    return results.map(seen)
   }
-  await ask(undefined)
+  await ask([])
   return {
     list: async () => offered,
-    call: async (name, args, signal) => {
-      const output = await ask({ name, args }, signal)
-      if (output === undefined) throw new Error("the model saw no result")
-      const text = typeof output === "string" ? output : output.map((block) => block.text ?? "").join("")
-      const body = text.replace(/^Wall time: [\d.]+ seconds\nOutput:\n?/, "")
-      try {
-        const blocks = JSON.parse(body)
-        return Array.isArray(blocks) && blocks[0]?.type === "text" ? blocks.map((b) => b.text).join("") : body
-      } catch {
-        return body
-      }
-    },
+    call: async (name, args, signal) => (await ask([{ name, args }], signal))[0],
+    across: (first, restart, second) => ask([first, second], undefined, restart),
     close: async () => void server.close(),
     megabyte: "cut",
-    whyNotMegabyte: "Codex cuts what its model sees; the first and last characters are right",
-    cancelNote: "by Ctrl-C",
-    freshProcess: true
+    cut: /…\d+ (?:tokens|chars) truncated…/,
+    notes: { "1 MB": "it cuts what its model sees; both ends are right", cancel: "by Ctrl-C" }
   }
 })

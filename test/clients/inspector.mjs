@@ -38,8 +38,7 @@ await run(async ({ token, url }) => {
       ),
     close: async () => undefined,
     megabyte: "result",
-    whyNotMegabyte: "as a result; a command line takes no argument of 1 MB",
-    cancelNote: "by Ctrl-C",
-    freshProcess: true
+    oneShot: true,
+    notes: { "1 MB": "as a result: a command line takes no argument of that size", cancel: "by Ctrl-C" }
   }
 })

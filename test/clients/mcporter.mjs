@@ -14,7 +14,6 @@ await run(async ({ token, url }) => {
     list: async () => (await runtime.listTools("host")).map(({ name }) => name),
     call: async (name, args) => textOf(await runtime.callTool("host", name, { args })),
     close: () => runtime.close(),
-    canCancel: false,
     whyNotCancel: "its API takes a timeout, no signal"
   }
 })

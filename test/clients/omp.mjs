@@ -116,7 +116,14 @@ await run(async ({ token, url }) => {
       server.close()
     },
     megabyte: "cut",
-    whyNotMegabyte: "omp keeps the whole in its session and shows its model both ends, which are right",
-    cancelNote: "by aborting the turn"
+    cut: /\n\[…\d+B elided…\]\n|\n\n\[Showing head and tail [^\]]+\]$/,
+    shown: (text) => text.replaceAll("\r\n", "\n").replaceAll(/[^\t\n\P{Cc}]/gu, ""),
+    // The turn ends with what its model would see of a call that was given up.
+    cancelGivesResult: true,
+    notes: {
+      unicode: "it shows its model the text without control characters; they had come whole",
+      "1 MB": "it keeps the whole in its session and shows its model both ends, which are right",
+      cancel: "by aborting the turn"
+    }
   }
 })

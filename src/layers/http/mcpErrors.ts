@@ -39,6 +39,7 @@ const refusals: { readonly [T in Refusal["_tag"]]: Row<Extract<Refusal, { _tag: 
 const statuses: { readonly [T in McpFailure["_tag"]]: number } = {
   NotJson: 400,
   IntegerTooLarge: 400,
+  NestedTooDeep: 400,
   NotAMessage: 400,
   BatchNotSupported: 400,
   SessionRequired: 400,

@@ -2,7 +2,7 @@ import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
@@ -14,13 +14,15 @@ import type {
   InputRequest,
   InputRequests,
   InputResponses,
-  LogLevel
+  LogLevel,
+  ProgressUpdate
 } from "../Exchange.ts"
 import { Config } from "../Config.ts"
 import { AskFailed, atLeast, CapabilityMissing } from "../Exchange.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
 import type { McpFailure } from "./failures.ts"
 import { TooManyCalls } from "./failures.ts"
+import { Progress } from "./Progress.ts"
 import { Signals } from "./Signals.ts"
 
 /** What a call says to its client while it runs. */
@@ -47,6 +49,14 @@ export interface TaskInfo {
   cancelled: boolean
 }
 
+/** What a client can do, and wants to hear of its call. */
+export interface Wishes {
+  readonly capabilities: ClientCapabilities
+  readonly progressToken: string | number | undefined
+  /** Least severe level that the client wants; none where it wants none. */
+  readonly logLevel: () => LogLevel | undefined
+}
+
 /** One running call, and its line to whoever follows it. */
 export interface Invocation {
   readonly id: string
@@ -60,6 +70,13 @@ export interface Invocation {
   readonly signals: Signals<Signal>
   readonly pending: Map<string, Question>
   task: TaskInfo | undefined
+  /** Those of the request that follows it now: one that is sent again may say something else (2026-07-28). */
+  wishes: Wishes
+  /** There while the call waits for its client to come back, another object each time. */
+  parking: object | undefined
+  readonly progress: Progress
+  /** Cancelled: whatever its tool still says or answers, its client hears nothing more. */
+  silent: boolean
 }
 
 /** Questions that still want an answer. */
@@ -68,16 +85,12 @@ export const outstanding = (invocation: Invocation): InputRequests =>
     [...invocation.pending].flatMap(([key, { answered, request }]) => (answered ? [] : [[key, request] as const]))
   )
 
-export interface InvocationOptions {
+export interface InvocationOptions extends Wishes {
   readonly owner: PrincipalId
   readonly sid?: string
   readonly binding: string
-  readonly capabilities: ClientCapabilities
   /** Whether the era has tasks, and this request may become one. */
   readonly tasks: boolean
-  readonly progressToken: string | number | undefined
-  /** Least severe level that the client wants; none where it wants none. */
-  readonly logLevel: () => LogLevel | undefined
 }
 
 /** Time to live of a task, from its creation. */
@@ -87,6 +100,9 @@ export const taskPollIntervalMs = 1000
 export const parkedFor = "10 minutes"
 /** Tasks that one principal may have at a time; a finished one makes room. */
 const maxTasks = 256
+
+/** How often calls are looked at for whether a sign of life is due. */
+const beatEvery = "5 seconds"
 
 export const tasksExtension = "io.modelcontextprotocol/tasks"
 
@@ -129,6 +145,8 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
     readonly cancelWhere: (predicate: (invocation: Invocation) => boolean) => Effect.Effect<void>
     /** Ends the call unless the client comes back to it in time. */
     readonly park: (invocation: Invocation) => Effect.Effect<void>
+    /** The client came back, with these wishes: `false` where the call does not wait for it. */
+    readonly unpark: (invocation: Invocation, wishes: Wishes) => Effect.Effect<boolean>
     /** Tasks as their state changes, from now on. */
     readonly taskChanges: Stream.Stream<Invocation>
     /** Number of calls running, and a tick at each change of it. */
@@ -139,15 +157,24 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
 
 const make = Effect.gen(function* () {
   const config = yield* Config
+  const clock = yield* Effect.clock
   const scope = yield* Effect.scope
   const invocations = new Map<string, Invocation>()
   const live = new Set<Invocation>()
   const taskChanges = yield* PubSub.unbounded<Invocation>()
   const ticks = yield* PubSub.sliding<void>(1)
+
+  const interrupt = (invocation: Invocation) =>
+    Effect.suspend(() => {
+      if (live.has(invocation) && !invocation.silent) {
+        invocation.silent = true
+        // A tool may take its time to end: its client need not wait for that.
+        invocation.signals.offer({ _tag: "Done", exit: Exit.interrupt(invocation.fiber.id()) })
+      }
+      return Fiber.interruptFork(invocation.fiber)
+    })
   // All at once: closing the scope alone would end one call after the other.
-  yield* Effect.addFinalizer(() =>
-    Effect.forEach([...live], (one) => Fiber.interruptFork(one.fiber), { discard: true })
-  )
+  yield* Effect.addFinalizer(() => Effect.forEach([...live], interrupt, { discard: true }))
 
   const touchTask = (invocation: Invocation) =>
     Effect.gen(function* () {
@@ -156,34 +183,48 @@ const make = Effect.gen(function* () {
       yield* PubSub.publish(taskChanges, invocation)
     })
 
-  const exchangeOf = (invocation: Invocation, options: InvocationOptions): Exchange => {
-    let progress = -Infinity
+  const tellTo = (invocation: Invocation, signal: Signal) => {
+    // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
+    if (invocation.task === undefined && !invocation.silent) invocation.signals.offer(signal)
+  }
+
+  const report = (invocation: Invocation, update: ProgressUpdate | undefined) => {
+    const { progressToken } = invocation.wishes
+    if (progressToken === undefined || update === undefined) return
+    tellTo(invocation, { _tag: "Notification", method: "notifications/progress", params: { progressToken, ...update } })
+  }
+
+  /** Signs of life for a call that asks for progress, until it ends. */
+  const keepAlive = (invocation: Invocation) =>
+    invocation.wishes.progressToken === undefined
+      ? Effect.void
+      : Effect.sync(() => report(invocation, invocation.progress.beat(clock.unsafeCurrentTimeMillis()))).pipe(
+          Effect.delay(beatEvery),
+          Effect.forever,
+          Effect.raceFirst(Fiber.await(invocation.fiber)),
+          Effect.forkIn(scope)
+        )
+
+  const exchangeOf = (invocation: Invocation, tasks: boolean): Exchange => {
     const used = new Set<string>()
-    const offersTask = options.tasks && declaresTasks(options.capabilities)
-    const tell = (signal: Signal) => {
-      // A task has no stream: progress and log messages are not part of it (tasks extension, notifications).
-      if (invocation.task === undefined) invocation.signals.offer(signal)
-    }
+    const tell = (signal: Signal) => tellTo(invocation, signal)
+    const offersTask = () => tasks && declaresTasks(invocation.wishes.capabilities)
     return {
-      offersTask,
+      get offersTask() {
+        return offersTask()
+      },
       progress: (update) => {
-        if (options.progressToken === undefined || !(update.progress > progress)) return
-        progress = update.progress
-        tell({
-          _tag: "Notification",
-          method: "notifications/progress",
-          params: { progressToken: options.progressToken, ...update }
-        })
+        report(invocation, invocation.progress.said(update, clock.unsafeCurrentTimeMillis()))
       },
       log: (entry) => {
-        const minimum = options.logLevel()
+        const minimum = invocation.wishes.logLevel()
         if (minimum === undefined || !atLeast(entry.level, minimum)) return
         tell({ _tag: "Notification", method: "notifications/message", params: { ...entry } })
       },
       ask: Effect.fnUntraced(function* (requests: InputRequests) {
         const entries = Object.entries(requests)
         for (const [, request] of entries) {
-          if (!declares(options.capabilities, request)) {
+          if (!declares(invocation.wishes.capabilities, request)) {
             return yield* new CapabilityMissing({ required: { [capabilityOf[request.method]]: {} } })
           }
         }
@@ -211,7 +252,7 @@ const make = Effect.gen(function* () {
       }),
       escalate: (required) =>
         Effect.suspend(() => {
-          if (offersTask) {
+          if (offersTask()) {
             tell({ _tag: "Escalated" })
             return Effect.void
           }
@@ -239,24 +280,29 @@ const make = Effect.gen(function* () {
       fiber,
       signals,
       pending: new Map(),
-      task: undefined
+      task: undefined,
+      wishes: options,
+      parking: undefined,
+      progress: new Progress(clock.unsafeCurrentTimeMillis()),
+      silent: false
     }
     live.add(invocation)
     ticks.unsafeOffer(undefined)
     fiber.addObserver((exit) => {
       live.delete(invocation)
       ticks.unsafeOffer(undefined)
-      signals.offer({ _tag: "Done", exit })
+      if (!invocation.silent) signals.offer({ _tag: "Done", exit })
       if (invocation.task === undefined) invocations.delete(invocation.id)
       else taskChanges.unsafeOffer(invocation)
     })
-    yield* Deferred.succeed(ready, exchangeOf(invocation, options))
+    yield* Deferred.succeed(ready, exchangeOf(invocation, options.tasks))
+    yield* keepAlive(invocation)
     return invocation
   })
 
   const forget = (invocation: Invocation) =>
     Effect.zipRight(
-      Fiber.interruptFork(invocation.fiber),
+      interrupt(invocation),
       Effect.sync(() => invocations.delete(invocation.id))
     )
 
@@ -309,21 +355,23 @@ const make = Effect.gen(function* () {
         invocation.task.cancelled = true
         yield* touchTask(invocation)
       }
-      yield* Fiber.interruptFork(invocation.fiber)
+      yield* interrupt(invocation)
     }),
-    cancelWhere: (predicate) =>
-      Effect.forEach([...live].filter(predicate), (one) => Fiber.interruptFork(one.fiber), { discard: true }),
+    cancelWhere: (predicate) => Effect.forEach([...live].filter(predicate), interrupt, { discard: true }),
     park: Effect.fnUntraced(function* (invocation) {
+      const parking = {}
+      invocation.parking = parking
       invocations.set(invocation.id, invocation)
-      const keys = [...invocation.pending.keys()].join()
-      // Still at the same questions when the time is over: nobody is coming back.
-      const expire = Effect.suspend(() =>
-        invocation.task === undefined && [...invocation.pending.keys()].join() === keys
-          ? forget(invocation)
-          : Effect.void
-      )
+      const expire = Effect.suspend(() => (invocation.parking === parking ? forget(invocation) : Effect.void))
       yield* Effect.forkIn(Effect.zipRight(Effect.sleep(parkedFor), expire), scope)
     }),
+    unpark: (invocation, wishes) =>
+      Effect.sync(() => {
+        if (invocation.parking === undefined) return false
+        invocation.parking = undefined
+        invocation.wishes = wishes
+        return true
+      }),
     taskChanges: Stream.fromPubSub(taskChanges),
     running: Effect.sync(() => live.size),
     ticks: Stream.fromPubSub(ticks)

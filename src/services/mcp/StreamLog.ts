@@ -20,6 +20,7 @@ export class StreamLog {
   /** The reader whose turn it is, until it goes away. */
   private reader: number | undefined
   private changed: Deferred.Deferred<void> | undefined
+  private turnsFirstAway = false
   /** No event will follow. */
   ended = false
   /** The last reader was sent away by the server, and told to come back. */
@@ -44,14 +45,20 @@ export class StreamLog {
     this.wake()
   }
 
+  /** No reader gets what it has not got by now. */
+  forget(): void {
+    this.events.length = 0
+  }
+
   end(): void {
     this.ended = true
     this.wake()
   }
 
-  /** Ends the reader's stream, not the log. */
+  /** Ends the reader's stream, not the log. Where nobody has come yet, that of the first who does. */
   detach(): void {
     this.reader = undefined
+    this.turnsFirstAway = this.readers === 0
     this.detached = true
     this.wake()
   }
@@ -60,6 +67,7 @@ export class StreamLog {
   read(from: number): Stream.Stream<StreamEvent> {
     return Stream.suspend(() => {
       const mine = ++this.readers
+      if (this.turnsFirstAway && mine === 1 && !this.ended) return Stream.empty
       this.reader = mine
       this.detached = false
       this.wake()

@@ -20,6 +20,7 @@ export const rows: { readonly [T in McpFailure["_tag"]]: Row<Extract<McpFailure,
       `invalid request: the integer ${integer.slice(0, 64)} has more digits than JSON numbers keep (beyond 2^53-1); ` +
       `send it as a string`
   ],
+  NestedTooDeep: [-32600, ({ limit }) => `invalid request: nested deeper than ${limit} levels`],
   NotAMessage: [-32600, ({ reason }) => `invalid request: ${reason}`],
   BatchNotSupported: [
     -32600,

@@ -11,6 +11,9 @@ export class IntegerTooLarge extends Schema.TaggedError<IntegerTooLarge>()("Inte
   integer: Schema.String
 }) {}
 
+/** Arrays and objects in each other, more levels than a message may have. */
+export class NestedTooDeep extends Schema.TaggedError<NestedTooDeep>()("NestedTooDeep", { limit: Schema.Number }) {}
+
 /** JSON, but not a message that this protocol has. */
 export class NotAMessage extends Schema.TaggedError<NotAMessage>()("NotAMessage", { reason: Schema.String }) {}
 
@@ -88,6 +91,7 @@ export class InternalError extends Schema.TaggedError<InternalError>()("Internal
 export type McpFailure =
   | NotJson
   | IntegerTooLarge
+  | NestedTooDeep
   | NotAMessage
   | BatchNotSupported
   | SessionRequired

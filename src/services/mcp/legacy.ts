@@ -204,6 +204,8 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
         case "Done":
           return Effect.map(answerOf(state, id, signal.exit), (answer) => {
             if (answer !== undefined) log.append({ _tag: "Answer", answer })
+            // Cancelled: what was said before is not told either to one who comes back for it.
+            else log.forget()
             log.end()
           })
       }

@@ -13,11 +13,11 @@ import { isRecord } from "../wire/JsonRpc.ts"
 import * as Wire from "../wire/Mcp.ts"
 import { toErrorObject } from "./errorObjects.ts"
 import type { McpFailure } from "./failures.ts"
-import { MethodNotImplemented, ParamsInvalid, ResourceUnknown, TaskNotFound } from "./failures.ts"
+import { MethodNotImplemented, ParamsInvalid, ResourceUnknown, StateRejected, TaskNotFound } from "./failures.ts"
 import type { Result } from "./features.ts"
 import { decodeParams, Features } from "./features.ts"
 import type { Hub } from "./hub.ts"
-import type { Invocation, Signal } from "./Invocations.ts"
+import type { Invocation, Signal, Wishes } from "./Invocations.ts"
 import { declaresTasks, Invocations, outstanding, taskPollIntervalMs, tasksExtension } from "./Invocations.ts"
 import type { Headers, Meta } from "./modernRequest.ts"
 import {
@@ -222,11 +222,14 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
     return yield* Effect.onInterrupt(wait, () => invocations.cancel(invocation))
   })
 
-  const resume = Effect.fnUntraced(function* (principal: Principal, request: Request) {
+  const resume = Effect.fnUntraced(function* (principal: Principal, request: Request, wishes: Wishes) {
     const binding = bindingOf(request.method, request.params)
     const id = yield* states.verify(request.params?.["requestState"], principal.id, binding)
     const invocation = yield* invocations.find(id, principal.id)
     if (invocation === undefined || invocation.task !== undefined) return undefined
+    if (!(yield* invocations.unpark(invocation, wishes))) {
+      return yield* new StateRejected({ reason: "another request goes on with it" })
+    }
     const responses = request.params?.["inputResponses"]
     if (isRecord(responses)) yield* invocations.answer(invocation, responses)
     // An answer is missing: ask for it again, rather than wait for what will not come.
@@ -236,8 +239,13 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
 
   const invoke = Effect.fnUntraced(function* (incoming: ModernIncoming, meta: Meta) {
     const { principal, request } = incoming
+    const wishes = {
+      capabilities: meta.capabilities,
+      progressToken: meta.progressToken,
+      logLevel: () => meta.logLevel
+    }
     if (request.params?.["requestState"] !== undefined) {
-      const resumed = yield* resume(principal, request)
+      const resumed = yield* resume(principal, request, wishes)
       if (resumed !== undefined) return yield* follow(incoming, meta, resumed)
     }
     const caller: Caller = { principal, sid: "-", client: meta.client }
@@ -247,10 +255,8 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
       {
         owner: principal.id,
         binding: bindingOf(request.method, request.params),
-        capabilities: meta.capabilities,
         tasks: request.method === "tools/call",
-        progressToken: meta.progressToken,
-        logLevel: () => meta.logLevel
+        ...wishes
       },
       run
     )
