@@ -47,17 +47,17 @@ export const strictOverOmp = async (root: string, here: string): Promise<Readonl
         [
           join(root, "node_modules/.bin/node"),
           join(here, "node_modules/.bin/mcp-inspector"),
-          ...[
-            "--cli",
-            url,
-            "--transport",
-            "http",
-            "--protocol-era",
-            era,
-            "--header",
-            `Authorization: ${authorization}`
-          ],
-          ...["--method", "tools/list", "--strict"]
+          "--cli",
+          url,
+          "--transport",
+          "http",
+          "--protocol-era",
+          era,
+          "--header",
+          `Authorization: ${authorization}`,
+          "--method",
+          "tools/list",
+          "--strict"
         ],
         { cwd: work, env, stdin: "ignore", stdout: "pipe", stderr: "pipe", timeout: patienceMillis }
       )
