@@ -1,10 +1,10 @@
 import * as Either from "effect/Either"
 import type { ClientCapabilities, LogLevel } from "../Exchange.ts"
-import { isLogLevel } from "../Exchange.ts"
+import { isLogLevel, logLevels } from "../Exchange.ts"
 import type { JsonObject } from "../HostTools.ts"
 import type { Params } from "../wire/JsonRpc.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
-import { HeaderMismatch, MetaInvalid, UnsupportedProtocolVersion } from "./failures.ts"
+import { HeaderMismatch, MetaInvalid, ParamsInvalid, UnsupportedProtocolVersion } from "./failures.ts"
 import { isModern, supportedVersions } from "./versions.ts"
 
 /** The headers of one request, as HTTP compares names: in lower case. Transports without headers leave it out. */
@@ -66,6 +66,17 @@ export const decodeMeta = (params: Params | undefined): Either.Either<Meta, Meta
     logLevel: isLogLevel(level) ? level : undefined,
     progressToken: progressTokenOf(params)
   })
+}
+
+/** 2026-07-28, logging: a level that does not exist is refused. */
+export const checkLogLevel = (method: string, params: Params | undefined): Either.Either<void, ParamsInvalid> => {
+  const meta = params?.["_meta"]
+  const level = isRecord(meta) ? meta[logLevelKey] : undefined
+  return level === undefined || isLogLevel(level)
+    ? Either.right(undefined)
+    : Either.left(
+        new ParamsInvalid({ method, detail: `params._meta["${logLevelKey}"] must be one of ${logLevels.join(", ")}` })
+      )
 }
 
 const sentinel = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/
