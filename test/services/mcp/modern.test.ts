@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Queue from "effect/Queue"
+import type * as Scope from "effect/Scope"
 import type { ToolResult } from "../../../src/services/HostTools.ts"
 import { ToolFault } from "../../../src/services/HostTools.ts"
 import type { Exchange, InputRequest } from "../../../src/services/Exchange.ts"
@@ -76,7 +77,7 @@ const clientOf = (world: World) => {
 type Client = ReturnType<typeof clientOf>
 
 const inClient = (
-  use: (client: Client, world: World) => Effect.Effect<void, never, import("effect/Scope").Scope>,
+  use: (client: Client, world: World) => Effect.Effect<void, never, Scope.Scope>,
   tool?: Parameters<typeof inWorld>[1]
 ) => inWorld((world) => use(clientOf(world), world), tool)
 
@@ -348,7 +349,8 @@ describe("escalate", () => {
     inClient(
       Effect.fnUntraced(function* ({ call }, world) {
         const [message] = world.heard(yield* call({ capabilities: declared ? tasks : {} }))
-        assert.strictEqual(message?.["error"] ?? (message?.["result"] as Fields)["resultType"], outcome)
+        const result = isRecord(message?.["result"]) ? message["result"] : {}
+        assert.strictEqual(message?.["error"] ?? result["resultType"], outcome)
       }),
       (exchange) => Effect.as(exchange.escalate(required), textOf("done"))
     )
