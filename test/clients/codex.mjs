@@ -106,6 +106,6 @@ enabled = false
     close: async () => void server.close(),
     megabyte: "cut",
     cut: /…\d+ (?:tokens|chars) truncated…/,
-    notes: { "1 MB": "it cuts what its model sees; both ends are right", cancel: "by Ctrl-C" }
+    notes: { "1 MB": "back alone; it cuts what its model sees, and both ends are right", cancel: "by Ctrl-C" }
   }
 })

@@ -168,7 +168,7 @@ export const run = async (connect) => {
     await within(5_000, "close", Promise.resolve(session.close())).catch(() => undefined)
     session = await connect({ url, token })
     await again()
-    return "the client object says that its session is unknown, again and again: its user makes another"
+    return "the client object stays with its unknown session, tried twice: its user makes another"
   })
   await within(5_000, "close", Promise.resolve(session.close())).catch(() => undefined)
   process.exit(0)

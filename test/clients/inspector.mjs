@@ -39,6 +39,6 @@ await run(async ({ token, url }) => {
     close: async () => undefined,
     megabyte: "result",
     oneShot: true,
-    notes: { "1 MB": "as a result: a command line takes no argument of that size", cancel: "by Ctrl-C" }
+    notes: { "1 MB": "back alone: a command line takes no argument of that size", cancel: "by Ctrl-C" }
   }
 })

@@ -122,7 +122,7 @@ await run(async ({ token, url }) => {
     cancelGivesResult: true,
     notes: {
       unicode: "it shows its model the text without control characters; they had come whole",
-      "1 MB": "it keeps the whole in its session and shows its model both ends, which are right",
+      "1 MB": "back alone; it shows its model both ends, which are right",
       cancel: "by aborting the turn"
     }
   }

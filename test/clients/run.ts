@@ -320,7 +320,7 @@ const document = (rows: ReadonlyArray<Row>, strict: ReadonlyArray<Strict>): stri
     "- list: the host's tools, each once",
     "- call: one with a short text",
     "- unicode: emoji, CJK, right to left, combining and control characters, there and back",
-    "- 1 MB: a text of that size, there and back",
+    "- 1 MB: a text of that size, there and back; where the notes say so, back alone or as far as the client shows it",
     "- cancel: a running call, whose tool is told and ends",
     "- reconnect: a call after the bridge was started again on its port",
     "",

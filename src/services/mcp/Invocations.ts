@@ -1,3 +1,4 @@
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Deferred from "effect/Deferred"
@@ -46,7 +47,6 @@ export interface TaskInfo {
   readonly createdAt: string
   readonly ttlMs: number
   lastUpdatedAt: string
-  cancelled: boolean
 }
 
 /** What a client can do, and wants to hear of its call. */
@@ -75,7 +75,7 @@ export interface Invocation {
   /** There while the call waits for its client to come back, another object each time. */
   parking: object | undefined
   readonly progress: Progress
-  /** Cancelled: whatever its tool still says or answers, its client hears nothing more. */
+  /** Cancelled: whatever its tool still says, and however it ends, its client hears nothing of it. */
   silent: boolean
 }
 
@@ -176,11 +176,13 @@ const make = Effect.gen(function* () {
   // All at once: closing the scope alone would end one call after the other.
   yield* Effect.addFinalizer(() => Effect.forEach([...live], interrupt, { discard: true }))
 
+  const touch = (task: TaskInfo, invocation: Invocation, now: number) => {
+    task.lastUpdatedAt = DateTime.formatIso(DateTime.unsafeMake(now))
+    taskChanges.unsafeOffer(invocation)
+  }
   const touchTask = (invocation: Invocation) =>
-    Effect.gen(function* () {
-      if (invocation.task === undefined) return
-      invocation.task.lastUpdatedAt = DateTime.formatIso(yield* DateTime.now)
-      yield* PubSub.publish(taskChanges, invocation)
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      if (invocation.task !== undefined) touch(invocation.task, invocation, now)
     })
 
   const tellTo = (invocation: Invocation, signal: Signal) => {
@@ -293,7 +295,8 @@ const make = Effect.gen(function* () {
       ticks.unsafeOffer(undefined)
       if (!invocation.silent) signals.offer({ _tag: "Done", exit })
       if (invocation.task === undefined) invocations.delete(invocation.id)
-      else taskChanges.unsafeOffer(invocation)
+      // A cancelled one has said so already, and stays so however its tool ends.
+      else if (!invocation.silent) touch(invocation.task, invocation, clock.unsafeCurrentTimeMillis())
     })
     yield* Deferred.succeed(ready, exchangeOf(invocation, options.tasks))
     yield* keepAlive(invocation)
@@ -344,18 +347,16 @@ const make = Effect.gen(function* () {
     toTask: Effect.fnUntraced(function* (invocation) {
       makeRoom(invocation.owner)
       const now = DateTime.formatIso(yield* DateTime.now)
-      const task: TaskInfo = { createdAt: now, lastUpdatedAt: now, ttlMs: taskTtlMs, cancelled: false }
+      const task: TaskInfo = { createdAt: now, lastUpdatedAt: now, ttlMs: taskTtlMs }
       invocation.task = task
       invocations.set(invocation.id, invocation)
       yield* Effect.forkIn(Effect.zipRight(Effect.sleep(taskTtlMs), forget(invocation)), scope)
       return task
     }),
     cancel: Effect.fnUntraced(function* (invocation) {
-      if (invocation.task !== undefined && live.has(invocation)) {
-        invocation.task.cancelled = true
-        yield* touchTask(invocation)
-      }
+      const runs = live.has(invocation)
       yield* interrupt(invocation)
+      if (runs) yield* touchTask(invocation)
     }),
     cancelWhere: (predicate) => Effect.forEach([...live].filter(predicate), interrupt, { discard: true }),
     park: Effect.fnUntraced(function* (invocation) {

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
 import * as Stream from "effect/Stream"
-import type { Principal } from "../Auth.ts"
+import type { Principal, PrincipalId } from "../Auth.ts"
 import { Auth } from "../Auth.ts"
 import { Config } from "../Config.ts"
 import type { SessionNotFound } from "../SessionStore.ts"
@@ -70,7 +70,8 @@ const make = Effect.gen(function* () {
   const events = yield* PubSub.sliding<ServerEvent>(1024)
   const stopping = yield* Deferred.make<void>()
   const sessionTicks = yield* PubSub.sliding<void>(1)
-  const hub = { events, stopping: Deferred.await(stopping) }
+  const revocations = yield* PubSub.unbounded<PrincipalId>()
+  const hub = { events, revocations, stopping: Deferred.await(stopping) }
 
   const legacy = yield* Legacy.make(hub)
   const modern = yield* Modern.make(hub)
@@ -86,9 +87,13 @@ const make = Effect.gen(function* () {
   yield* feed(invocations.taskChanges, (invocation) => ({ _tag: "Task", invocation }))
   yield* auth.revocations.pipe(
     Stream.runForEach((owner) =>
-      Effect.zipRight(
-        invocations.cancelWhere((one) => one.owner === owner),
-        sessions.closeOwner(owner)
+      Effect.all(
+        [
+          invocations.cancelWhere((one) => one.owner === owner),
+          sessions.closeOwner(owner),
+          PubSub.publish(revocations, owner)
+        ],
+        { discard: true }
       )
     ),
     Effect.forkScoped

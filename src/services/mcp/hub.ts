@@ -1,5 +1,6 @@
 import type * as Effect from "effect/Effect"
 import type * as PubSub from "effect/PubSub"
+import type { PrincipalId } from "../Auth.ts"
 import type { Kind } from "./features.ts"
 import type { Invocation } from "./Invocations.ts"
 
@@ -11,6 +12,8 @@ export type ServerEvent =
 
 export interface Hub {
   readonly events: PubSub.PubSub<ServerEvent>
+  /** Principals that are no longer valid. */
+  readonly revocations: PubSub.PubSub<PrincipalId>
   /** Ends when the server does: streams are to be ended in good order. */
   readonly stopping: Effect.Effect<void>
 }

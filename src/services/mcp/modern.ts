@@ -22,6 +22,7 @@ import { declaresTasks, Invocations, outstanding, taskPollIntervalMs, tasksExten
 import type { Headers, Meta } from "./modernRequest.ts"
 import {
   checkHeaders,
+  checkLogLevel,
   checkParamHeaders,
   checkVersion,
   decodeMeta,
@@ -104,9 +105,10 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
   /** `DetailedTask`: what `tasks/get` and `notifications/tasks` carry. */
   const detailed = Effect.fnUntraced(function* (invocation: Invocation) {
     const fields = taskFields(invocation)
+    // For good: a task does not leave a terminal status.
+    if (invocation.silent) return { ...fields, status: "cancelled" }
     const exit = invocation.fiber.unsafePoll()
     if (exit === null) {
-      if (invocation.task?.cancelled === true) return { ...fields, status: "cancelled" }
       const inputRequests = outstanding(invocation)
       return Object.keys(inputRequests).length === 0
         ? { ...fields, status: "working" }
@@ -314,7 +316,7 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
       resources: wanted.resourcesListChanged
     }
     const events = Stream.unwrapScoped(
-      Effect.map(PubSub.subscribe(hub.events), (queue) =>
+      Effect.zipWith(PubSub.subscribe(hub.events), PubSub.subscribe(hub.revocations), (queue, revocations) =>
         // Subscribed before it is acknowledged: nothing that happens from then on is missed.
         Stream.fromQueue(queue).pipe(
           Stream.mapEffect((event) => {
@@ -342,6 +344,9 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
           Stream.filterMap((event: Option.Option<StreamEvent>) => event),
           Stream.prepend(Chunk.of(notification("notifications/subscriptions/acknowledged", { notifications: wanted }))),
           Stream.interruptWhen(hub.stopping),
+          Stream.interruptWhen(
+            Stream.runDrain(Stream.takeUntil(Stream.fromQueue(revocations), (owner) => owner === incoming.principal.id))
+          ),
           Stream.concat(
             Stream.sync((): StreamEvent => ({
               message: { _tag: "Answer", answer: result(id, complete({ _meta: tag })) }
@@ -376,6 +381,7 @@ export const make = Effect.fn("modern.make")(function* (hub: Hub) {
     const { headers, request } = incoming
     const meta = yield* decodeMeta(request.params)
     yield* headers === undefined ? checkVersion(meta) : checkHeaders(request.method, request.params, meta, headers)
+    yield* checkLogLevel(request.method, request.params)
     const tool = request.params?.["name"]
     if (headers !== undefined && request.method === "tools/call" && typeof tool === "string") {
       const schema = yield* features.inputSchema(tool)

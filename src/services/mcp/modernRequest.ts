@@ -1,10 +1,10 @@
 import * as Either from "effect/Either"
 import type { ClientCapabilities, LogLevel } from "../Exchange.ts"
-import { isLogLevel } from "../Exchange.ts"
+import { isLogLevel, logLevels } from "../Exchange.ts"
 import type { JsonObject } from "../HostTools.ts"
 import type { Params } from "../wire/JsonRpc.ts"
 import { isRecord } from "../wire/JsonRpc.ts"
-import { HeaderMismatch, MetaInvalid, UnsupportedProtocolVersion } from "./failures.ts"
+import { HeaderMismatch, MetaInvalid, ParamsInvalid, UnsupportedProtocolVersion } from "./failures.ts"
 import { isModern, supportedVersions } from "./versions.ts"
 
 /** The headers of one request, as HTTP compares names: in lower case. Transports without headers leave it out. */
@@ -30,7 +30,7 @@ export interface Meta {
 export const progressTokenOf = (params: Params | undefined): string | number | undefined => {
   const meta = params?.["_meta"]
   const token = isRecord(meta) ? meta["progressToken"] : undefined
-  return typeof token === "string" || typeof token === "number" ? token : undefined
+  return typeof token === "string" || (typeof token === "number" && Number.isInteger(token)) ? token : undefined
 }
 
 export const clientName = (info: unknown): string => {
@@ -68,6 +68,17 @@ export const decodeMeta = (params: Params | undefined): Either.Either<Meta, Meta
   })
 }
 
+/** 2026-07-28, logging: a level that does not exist is refused. */
+export const checkLogLevel = (method: string, params: Params | undefined): Either.Either<void, ParamsInvalid> => {
+  const meta = params?.["_meta"]
+  const level = isRecord(meta) ? meta[logLevelKey] : undefined
+  return level === undefined || isLogLevel(level)
+    ? Either.right(undefined)
+    : Either.left(
+        new ParamsInvalid({ method, detail: `params._meta["${logLevelKey}"] must be one of ${logLevels.join(", ")}` })
+      )
+}
+
 const sentinel = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/
 
 /** Undoes the value encoding (Streamable HTTP, value encoding). `undefined` where the encoding is broken. */
@@ -82,7 +93,7 @@ export const decodeHeaderValue = (value: string): string | undefined => {
   if (encoded.length % 4 !== 0) return undefined
   try {
     const bytes = Uint8Array.from(atob(encoded), (char) => char.charCodeAt(0))
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes)
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
     return undefined
   }
@@ -137,7 +148,6 @@ export const checkVersion = (meta: Meta): Either.Either<void, UnsupportedProtoco
 interface MirroredParam {
   readonly header: string
   readonly path: ReadonlyArray<string>
-  readonly type: unknown
 }
 
 /** Properties that a tool's schema marks with `x-mcp-header`; reachable by `properties` alone. */
@@ -148,7 +158,7 @@ export const mirroredParams = (schema: JsonObject): ReadonlyArray<MirroredParam>
       const inner = [...path, key]
       const mark = isRecord(value) ? value["x-mcp-header"] : undefined
       return [
-        ...(isRecord(value) && typeof mark === "string" ? [{ header: mark, path: inner, type: value["type"] }] : []),
+        ...(isRecord(value) && typeof mark === "string" ? [{ header: mark, path: inner }] : []),
         ...walk(value, inner)
       ]
     })
@@ -159,10 +169,20 @@ export const mirroredParams = (schema: JsonObject): ReadonlyArray<MirroredParam>
 const valueAt = (args: unknown, path: ReadonlyArray<string>): unknown =>
   path.reduce<unknown>((here, key) => (isRecord(here) && Object.hasOwn(here, key) ? here[key] : undefined), args)
 
-const sameValue = (param: MirroredParam, value: unknown, header: string): boolean =>
-  param.type === "integer" || typeof value === "number"
-    ? header.trim() !== "" && Number(header) === value
-    : header === String(value)
+const decimal = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i
+
+/** Numbers are compared as numbers, but for those that have neighbours of the same value. */
+const sameValue = (value: unknown, header: string): boolean => {
+  switch (typeof value) {
+    case "number":
+      return header === String(value) || (decimal.test(header) && Number(header) === value && Math.abs(value) < 2 ** 53)
+    case "string":
+    case "boolean":
+      return header === String(value)
+    default:
+      return false
+  }
+}
 
 /** Streamable HTTP, server behavior for custom headers. */
 export const checkParamHeaders = (
@@ -182,7 +202,7 @@ export const checkParamHeaders = (
       continue
     }
     if (decoded === undefined) return mismatch(name, `is missing; the body has arguments.${param.path.join(".")}`)
-    if (!sameValue(param, value, decoded)) return mismatch(name, `differs from arguments.${param.path.join(".")}`)
+    if (!sameValue(value, decoded)) return mismatch(name, `differs from arguments.${param.path.join(".")}`)
   }
   return Either.right(undefined)
 }

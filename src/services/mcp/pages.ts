@@ -11,7 +11,9 @@ const decode = (list: string, cursor: string): number | undefined => {
   try {
     const match = /^([^:]+):(\d{1,9})$/.exec(atob(cursor))
     const offset = Number(match?.[2])
-    return match?.[1] === list && offset > 0 && offset % pageSize === 0 ? offset : undefined
+    const given = match?.[1] === list && offset > 0 && offset % pageSize === 0
+    // base64 and decimals have other writings of the same, which nobody was given.
+    return given && encode(list, offset) === cursor ? offset : undefined
   } catch {
     return undefined
   }

@@ -64,7 +64,7 @@ const make = Effect.gen(function* () {
       const genuine = yield* Effect.promise(() =>
         crypto.subtle.verify("HMAC", key, bytes, signed(call, expires, owner, binding))
       )
-      // Its last character has bits that mean nothing: one spelling only.
+      // One signature has one writing: base64 would leave two bits open, and skip white space.
       if (!genuine || toText(bytes.buffer) !== mac)
         return yield* rejected("it was changed, or belongs to another request or client")
       if ((yield* Clock.currentTimeMillis) > Number(expires)) return yield* rejected("its time is over")
