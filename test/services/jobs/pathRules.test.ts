@@ -18,16 +18,65 @@ const Clean = FastCheck.oneof(
 
 const Hostile = FastCheck.oneof(
   FastCheck.constantFrom(
-    ...["..", ".", "", "...", ".. ", "..\\..", "../..", "\0", "a\0b", "app", "app2", "APP", "APP.", "roots", "Roots"],
-    ...["CON", "nul.txt", "COM1", "LPT9.a.b", "com¹", "PROGRA~1", "C:", "D:\\", "C:foo", "a:b", "app::$DATA"],
-    ...["\\\\?\\C:", "\\\\.\\PIPE", "//server/share", "~", "%2e%2e", "..%2f", "ſrc", "straße", "\u212a"]
+    "..",
+    ".",
+    "",
+    "...",
+    ".. ",
+    "..\\..",
+    "../..",
+    "\0",
+    "a\0b",
+    "app",
+    "app2",
+    "APP",
+    "APP.",
+    "roots",
+    "Roots",
+    "CON",
+    "nul.txt",
+    "COM1",
+    "LPT9.a.b",
+    "com¹",
+    "PROGRA~1",
+    "C:",
+    "D:\\",
+    "C:foo",
+    "a:b",
+    "app::$DATA",
+    "\\\\?\\C:",
+    "\\\\.\\PIPE",
+    "//server/share",
+    "~",
+    "%2e%2e",
+    "..%2f",
+    "ſrc",
+    "straße",
+    "\u212a"
   ),
   FastCheck.string({ unit: "binary", maxLength: 6 })
 )
 const Prefix = FastCheck.constantFrom(
-  ...["/roots/app", "/roots/app2", "/roots", "/", "", "C:\\roots\\app", "C:/roots/app", "c:\\ROOTS\\App", "C:\\roots"],
-  ...["C:roots\\app", "\\roots\\app", "\\\\?\\C:\\roots\\app", "\\\\server\\roots\\app", "D:\\roots\\app", "roots/app"],
-  ...["/roots/app/..", "/Roots/APP", "C:\\roots\\app2", "C:\\roots\\app.", "C:\\roots\\app "]
+  "/roots/app",
+  "/roots/app2",
+  "/roots",
+  "/",
+  "",
+  "C:\\roots\\app",
+  "C:/roots/app",
+  "c:\\ROOTS\\App",
+  "C:\\roots",
+  "C:roots\\app",
+  "\\roots\\app",
+  "\\\\?\\C:\\roots\\app",
+  "\\\\server\\roots\\app",
+  "D:\\roots\\app",
+  "roots/app",
+  "/roots/app/..",
+  "/Roots/APP",
+  "C:\\roots\\app2",
+  "C:\\roots\\app.",
+  "C:\\roots\\app "
 )
 const Separator = FastCheck.constantFrom("/", "\\", "//", "\\/", "/./")
 const Any = FastCheck.tuple(
