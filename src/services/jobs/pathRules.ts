@@ -31,7 +31,7 @@ export interface Root {
 /** Microsoft, "Naming Files, Paths, and Namespaces"; CONIN$ and CONOUT$ are the console's own. */
 const device = /^(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9\u00b9\u00b2\u00b3])$/i
 const shortName = /^[^.]{0,7}~\d+(?:\.[^.]{0,3})?$/
-const reserved = /[<>:"|?*\u0001-\u001f]/
+const reserved = /[<>:"|?*\p{Cc}]/u
 
 /** Up to the first dot or colon, without the blanks before it: `NUL .tar.gz` opens NUL. */
 const stem = (segment: string): string => (/^[^.:]*/.exec(segment)?.[0] ?? "").trimEnd()
