@@ -2,7 +2,6 @@ import { constants, realpath as realpathCallback } from "node:fs"
 import * as fs from "node:fs/promises"
 import { basename, dirname, join, relative, sep } from "node:path"
 import { promisify } from "node:util"
-import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
@@ -218,11 +217,13 @@ const make = (options: Options) =>
       const complaints: Array<string> = []
 
       if (record?.phase === "opening") yield* git.endStrays(jobId)
-      let branches = record?.branches ?? []
+      let branches = record?.branchesMade ?? []
       if (record !== undefined) {
         for (const gitDir of yield* known)
-          branches = [...new Set([...branches, ...(yield* GitRepository.ownBranches(git, gitDir, record.openedAt))])]
-        const begun = { ...record, branches }
+          branches = [
+            ...new Set([...branches, ...(yield* GitRepository.ownBranches(git, gitDir, record.branchesBefore))])
+          ]
+        const begun = { ...record, branchesMade: branches }
         complaints.push(yield* attempt(() => writeRecord(home, begun)))
       }
       // Through a link git would empty the folder that it leads to.
@@ -242,9 +243,9 @@ const make = (options: Options) =>
         return yield* new RemoveFailed({ path: root, detail })
       }
       for (const branch of branches)
-        yield* git
-          .run([`--git-dir=${common}`, "branch", "--delete", "--force", "--", branch])
-          .pipe(Effect.catchAll(({ detail }) => Effect.logWarning("branch of a job stays", { branch, detail })))
+        yield* GitRepository.deleteBranch(git, record?.common ?? root, branch).pipe(
+          Effect.catchAll(({ detail }) => Effect.logWarning("branch of a job stays", { branch, detail }))
+        )
       yield* Effect.tryPromise({
         try: async () => {
           const own = (await list(home)).filter((name) => name.startsWith(`${jobId}.`))
@@ -319,7 +320,9 @@ const make = (options: Options) =>
       const into = yield* Effect.tryPromise({ try: home, catch: (error) => refuse("disk", reasonOf(error)) })
       if (insideReal(flavour, toplevel, into))
         return yield* refuse("git-failed", `the folder for worktrees, ${into}, lies in the checkout`)
-      const { epochMillis } = yield* DateTime.now
+      const branchesBefore = yield* GitRepository.branches(git, repository.common).pipe(
+        Effect.mapError(GitRepository.unusable(path))
+      )
       const record: WorktreeRecord = {
         version: 1,
         jobId,
@@ -328,10 +331,9 @@ const make = (options: Options) =>
         common: repository.common,
         base: repository.base,
         folder,
-        openedAt: Math.floor(epochMillis / 1000),
         copied: [],
         notes: [],
-        branches: []
+        branchesBefore
       }
       const claim = Effect.tryPromise({
         try: async () => {
@@ -360,7 +362,7 @@ const make = (options: Options) =>
       return yield* Effect.promise(async () => {
         const at = await realpath(options.worktrees)
         const record = at === undefined ? undefined : await readRecord(at, jobId)
-        if (at === undefined || record?.phase !== "ready" || record.branches.length > 0) return undefined
+        if (at === undefined || record?.phase !== "ready" || record.branchesMade !== undefined) return undefined
         const checkout = toCheckout(at, record)
         const asked = record.folder === "" ? record.repository : join(record.repository, ...record.folder.split("/"))
         const there = (await lstat(checkout.cwd))?.isDirectory() && (await lstat(join(checkout.root, ".git")))?.isFile()

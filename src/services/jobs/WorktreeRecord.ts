@@ -13,13 +13,13 @@ export const WorktreeRecord = Schema.Struct({
   base: Schema.String,
   /** The requested folder in the repository, "/" between names. */
   folder: Schema.String,
-  /** Unix time in seconds. */
-  openedAt: Schema.Number,
   /** Files that were copied into it from the checkout: never part of what the job changed. */
   copied: Schema.Array(Schema.String),
   notes: Schema.Array(Schema.String),
-  /** Branches that were made in it, known once its removal has begun. */
-  branches: Schema.Array(Schema.String)
+  /** Branches that the repository had when it was opened. */
+  branchesBefore: Schema.Array(Schema.String),
+  /** Branches that were made in it; set once its removal has begun. */
+  branchesMade: Schema.optional(Schema.Array(Schema.String))
 })
 export type WorktreeRecord = typeof WorktreeRecord.Type
 

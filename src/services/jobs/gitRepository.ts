@@ -1,7 +1,7 @@
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import type { Git, GitFailed } from "./Git.ts"
-import { GitMissing } from "./Git.ts"
+import type { Git } from "./Git.ts"
+import { GitFailed, GitMissing } from "./Git.ts"
 import { decode, line, parseIndex, parseStatus, records } from "./gitOutput.ts"
 import { WorkspaceRefused, WorkspaceUnusable } from "./Workspace.ts"
 
@@ -122,11 +122,24 @@ export const untrackedMatching = Effect.fnUntraced(function* (
   return found.map(decode).filter((name) => !name.endsWith("/") && !name.startsWith('"'))
 })
 
+export const branches = (git: GitService, common: string) =>
+  git.run([`--git-dir=${common}`, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"]).pipe(
+    Effect.map((output) =>
+      line(output)
+        .split("\n")
+        .filter((name) => name !== "")
+    )
+  )
+
 /**
- * Branches that were made in a worktree: its HEAD moved to them when they were made, and that was after it was opened.
+ * Branches that were made in a worktree: they were not there before it, and its HEAD moved to them when they were made.
  * One whose logs do not tell is the user's.
  */
-export const ownBranches = Effect.fnUntraced(function* (git: GitService, gitDir: string, openedAt: number) {
+export const ownBranches = Effect.fnUntraced(function* (
+  git: GitService,
+  gitDir: string,
+  before: ReadonlyArray<string>
+) {
   /** Newest first. */
   const logOf = (ref: string) =>
     git.run([`--git-dir=${gitDir}`, "log", "--walk-reflogs", "--date=unix", "--format=%gd%x09%gs", ref, "--"]).pipe(
@@ -143,9 +156,25 @@ export const ownBranches = Effect.fnUntraced(function* (git: GitService, gitDir:
   const own = new Set<string>()
   for (const { seconds, what } of yield* logOf("HEAD")) {
     const name = /^checkout: moving from \S+ to (\S+)$/.exec(what)?.[1]
-    if (name === undefined || seconds < openedAt) continue
+    if (name === undefined || before.includes(name)) continue
     const made = (yield* logOf(`refs/heads/${name}`)).at(-1)
     if (made?.what.startsWith("branch: Created") && Math.abs(made.seconds - seconds) <= 1) own.add(name)
   }
   return [...own]
+})
+
+/** Not `branch --delete`: it rewrites the file of packed refs even where the branch is not in it. */
+export const deleteBranch = Effect.fnUntraced(function* (git: GitService, common: string, name: string) {
+  const ref = `refs/heads/${name}`
+  const at = (...args: ReadonlyArray<string>) => git.run([`--git-dir=${common}`, ...args])
+  const found = line(yield* at("for-each-ref", "--format=%(objectname) %(refname)", ref))
+  const [id, exactly] = found.split(" ")
+  if (id === undefined || exactly !== ref) return
+  const elsewhere = line(yield* at("worktree", "list", "--porcelain")).split("\n")
+  if (elsewhere.includes(`branch ${ref}`)) return yield* new GitFailed({ detail: "checked out elsewhere" })
+  yield* at("update-ref", "-d", ref, id)
+  // What it tracks; most have no such section.
+  yield* at("config", "--local", "--remove-section", `branch.${name}`).pipe(
+    Effect.catchTag("GitFailed", () => Effect.void)
+  )
 })
