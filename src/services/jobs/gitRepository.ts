@@ -58,6 +58,9 @@ export const look = Effect.fnUntraced(function* (git: GitService, path: string) 
   return repository
 })
 
+export const untracked = (path: string, folder: string) =>
+  new WorkspaceUnusable({ path, reason: "untracked", detail: `HEAD has no folder ${folder}` })
+
 /** Whether HEAD has the folder (path in the repository, "/" between names, empty for the top level). */
 export const hasFolder = (git: GitService, { base, toplevel }: Repository, folder: string) =>
   folder === ""

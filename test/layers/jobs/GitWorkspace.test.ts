@@ -19,7 +19,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schema from "effect/Schema"
+import * as FsWorktreeFolder from "../../../src/layers/jobs/FsWorktreeFolder.ts"
 import * as GitProcess from "../../../src/layers/jobs/GitProcess.ts"
 import * as GitWorkspace from "../../../src/layers/jobs/GitWorkspace.ts"
 import { JobId } from "../../../src/services/jobs/Job.ts"
@@ -28,7 +28,7 @@ import { Workspace } from "../../../src/services/jobs/Workspace.ts"
 import { git, gitEnv, repository, snapshot, tree, write } from "../../support/gitRepo.ts"
 import { folder } from "../../support/suites/folder.ts"
 
-const newJob = () => Schema.decodeSync(JobId)(crypto.randomUUID())
+const newJob = () => JobId.make(crypto.randomUUID())
 
 /** A bridge over a folder of its own: `repo` is a checkout below the one root. */
 const setup = Effect.fnUntraced(function* (
@@ -47,10 +47,9 @@ const setup = Effect.fnUntraced(function* (
   const build = Layer.build(
     GitWorkspace.layer({
       roots: Effect.sync(() => allowed.roots),
-      worktrees,
       copyFiles: Effect.succeed(options.copyFiles ?? []),
       ...(options.maxPatchBytes === undefined ? {} : { maxPatchBytes: options.maxPatchBytes })
-    }).pipe(Layer.provide(GitProcess.layer({ env: options.env ?? gitEnv })))
+    }).pipe(Layer.provide([GitProcess.layer({ env: options.env ?? gitEnv }), FsWorktreeFolder.layer({ worktrees })]))
   ).pipe(Effect.map(Context.get(Workspace)))
   const workspace = yield* build
   return { dir, repo, worktrees, allowed, workspace, build }
@@ -264,9 +263,13 @@ describe("GitWorkspace.open", () => {
       const workspace = yield* Layer.build(
         GitWorkspace.layer({
           roots: Effect.succeed([outer]),
-          worktrees: join(outer, ".state"),
           copyFiles: Effect.succeed([])
-        }).pipe(Layer.provide(GitProcess.layer({ env: gitEnv })))
+        }).pipe(
+          Layer.provide([
+            GitProcess.layer({ env: gitEnv }),
+            FsWorktreeFolder.layer({ worktrees: join(outer, ".state") })
+          ])
+        )
       ).pipe(Effect.map(Context.get(Workspace)))
       assert.deepInclude(yield* Effect.flip(workspace.open(newJob(), outer)), { reason: "git-failed" })
     })
@@ -959,14 +962,17 @@ describe("GitWorkspace after kill -9", () => {
       const jobs = [newJob(), newJob()]
       writeFileSync(
         script,
-        `import * as GitProcess from ${source("src/layers/jobs/GitProcess.ts")}
+        `import * as FsWorktreeFolder from ${source("src/layers/jobs/FsWorktreeFolder.ts")}
+         import * as GitProcess from ${source("src/layers/jobs/GitProcess.ts")}
          import * as GitWorkspace from ${source("src/layers/jobs/GitWorkspace.ts")}
          import { Workspace } from ${source("src/services/jobs/Workspace.ts")}
          import * as Effect from ${source("node_modules/effect/dist/esm/Effect.js")}
          import * as Layer from ${source("node_modules/effect/dist/esm/Layer.js")}
          const layer = GitWorkspace.layer({
-           roots: Effect.succeed([${JSON.stringify(repo)}]), worktrees: ${JSON.stringify(worktrees)}, copyFiles: Effect.succeed([])
-         }).pipe(Layer.provide(GitProcess.layer({ env: process.env })))
+           roots: Effect.succeed([${JSON.stringify(repo)}]), copyFiles: Effect.succeed([])
+         }).pipe(Layer.provide([
+           GitProcess.layer({ env: process.env }), FsWorktreeFolder.layer({ worktrees: ${JSON.stringify(worktrees)} })
+         ]))
          await Effect.runPromise(Effect.provide(Effect.gen(function* () {
            const workspace = yield* Workspace
            yield* workspace.open(${JSON.stringify(jobs[0])}, ${JSON.stringify(repo)})

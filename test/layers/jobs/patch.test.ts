@@ -5,7 +5,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
 import * as Layer from "effect/Layer"
-import * as Schema from "effect/Schema"
+import * as FsWorktreeFolder from "../../../src/layers/jobs/FsWorktreeFolder.ts"
 import * as GitProcess from "../../../src/layers/jobs/GitProcess.ts"
 import * as GitWorkspace from "../../../src/layers/jobs/GitWorkspace.ts"
 import { JobId } from "../../../src/services/jobs/Job.ts"
@@ -173,15 +173,19 @@ describe("a job's patch", () => {
         const workspace = yield* Layer.build(
           GitWorkspace.layer({
             roots: Effect.succeed([dir]),
-            worktrees: join(dir, "worktrees"),
             copyFiles: Effect.succeed([])
-          }).pipe(Layer.provide(GitProcess.layer({ env: gitEnv })))
+          }).pipe(
+            Layer.provide([
+              GitProcess.layer({ env: gitEnv }),
+              FsWorktreeFolder.layer({ worktrees: join(dir, "worktrees") })
+            ])
+          )
         ).pipe(Effect.map(Context.get(Workspace)))
         yield* forAll(
           Program,
           ({ attributes, base, work }) =>
             Effect.gen(function* () {
-              const jobId = Schema.decodeSync(JobId)(crypto.randomUUID())
+              const jobId = JobId.make(crypto.randomUUID())
               const repo = repository(join(dir, jobId), { ".gitattributes": attributes })
               for (const step of base) perform(repo, step)
               git(repo, "add", "--all")
