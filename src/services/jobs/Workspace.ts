@@ -13,7 +13,16 @@ export class WorkspaceRefused extends Schema.TaggedError<WorkspaceRefused>()("Wo
 /** The folder is allowed, but no worktree can be made of it. */
 export class WorkspaceUnusable extends Schema.TaggedError<WorkspaceUnusable>()("WorkspaceUnusable", {
   path: Schema.String,
-  reason: Schema.Literal("no-repository", "no-commits", "bare", "git-missing", "git-failed", "disk"),
+  reason: Schema.Literal(
+    "no-repository",
+    "no-commits",
+    "bare",
+    /** The folder is not in the commit that a worktree starts from. */
+    "untracked",
+    "git-missing",
+    "git-failed",
+    "disk"
+  ),
   detail: Schema.String
 }) {}
 
