@@ -1,5 +1,5 @@
 /** What tests of processes look at: the machine itself, by other means than the code under test. */
-import { existsSync, mkdtempSync, readFileSync, realpathSync } from "node:fs"
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, realpathSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
@@ -8,7 +8,30 @@ import { JobId } from "../../src/services/jobs/Job.ts"
 
 export const newJobId = (): JobId => Schema.decodeSync(JobId)(crypto.randomUUID())
 
-export const temporary = (): string => realpathSync(mkdtempSync(join(tmpdir(), "a2a-jobs-")))
+/** Processes that work in this folder or below it. */
+export const processesIn = (folder: string): ReadonlyArray<number> =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        const cwd = readlinkSync(`/proc/${name}/cwd`)
+        return cwd === folder || cwd.startsWith(`${folder}/`)
+      } catch {
+        return false
+      }
+    })
+    .map(Number)
+    .filter((pid) => pid !== process.pid && alive(pid))
+
+/** A folder of a test's own. What still works there at the end was left by a failed test, and is killed. */
+export const folder = Effect.acquireRelease(
+  Effect.sync(() => realpathSync(mkdtempSync(join(tmpdir(), "a2a-jobs-")))),
+  (path) =>
+    Effect.sync(() => {
+      for (const pid of processesIn(path)) process.kill(pid, "SIGKILL")
+      rmSync(path, { recursive: true, force: true })
+    })
+)
 
 /** Whether this process runs: it is there, and not merely waiting to be looked at by its parent. */
 export const alive = (pid: number): boolean => {

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import * as Chunk from "effect/Chunk"
@@ -9,16 +9,12 @@ import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as ProcessTree from "../../../src/layers/jobs/ProcessTree.ts"
 import { Processes } from "../../../src/services/jobs/Processes.ts"
-import { alive, eventually, newJobId, pidsIn, temporary } from "../../support/processes.ts"
+import { alive, eventually, folder, newJobId, pidsIn } from "../../support/processes.ts"
 
 const env = { PATH: process.env["PATH"] }
 
 /** For trees that ignore SIGTERM anyway. */
 const quick = ProcessTree.layerWith({ patience: "200 millis", killPatience: "10 seconds" })
-
-const folder = Effect.acquireRelease(Effect.sync(temporary), (path) =>
-  Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
 
 /** A bash script as a job's process; `$D` is a folder of its own. */
 const bash = Effect.fnUntraced(function* (script: string, more: Record<string, string> = {}) {
