@@ -1,4 +1,3 @@
-import { chmodSync, copyFileSync, constants, mkdirSync } from "node:fs"
 import { join } from "node:path"
 import * as Chunk from "effect/Chunk"
 import type * as Duration from "effect/Duration"
@@ -14,17 +13,11 @@ import { JobId } from "../../services/jobs/Job.ts"
 import * as Lines from "../../services/jobs/lines.ts"
 import type { Environment, Running } from "../../services/jobs/Processes.ts"
 import { Processes } from "../../services/jobs/Processes.ts"
+import { PrivateConfig } from "../../services/jobs/PrivateConfig.ts"
 import { promptOf, questionOf } from "../../services/jobs/prompts.ts"
 import type { Turn, TurnEnd, Worker, WorkerFailure, WorkerHealth } from "../../services/jobs/Worker.ts"
-import {
-  BinaryMissing,
-  FolderUntrusted,
-  NotLoggedIn,
-  ProtocolBroken,
-  SessionLost,
-  WorkerExited,
-  WorkerRefused
-} from "../../services/jobs/Worker.ts"
+import { BinaryMissing, NotLoggedIn, SessionLost, WorkerRefused } from "../../services/jobs/Worker.ts"
+import { complaintOf, withoutResult } from "../../services/jobs/workerFailures.ts"
 
 export interface Options {
   readonly name: string
@@ -73,52 +66,6 @@ const argsOf = (turn: Turn): ReadonlyArray<string> => [
   ...(turn.session === undefined ? [] : ["--resume", turn.session])
 ]
 
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
-/**
- * A configuration folder of the job's own, since two programs that share one break each other's file; with the user's
- * settings and login as they are now. The user's own folder is only read. Files that could not be copied are named.
- */
-const prepareConfig = (from: string, to: string) =>
-  Effect.try({
-    try: (): ReadonlyArray<WorkerEvent> => {
-      mkdirSync(to, { recursive: true, mode: 0o700 })
-      return ["cli-config.json", "auth.json"].flatMap((name): ReadonlyArray<WorkerEvent> => {
-        try {
-          copyFileSync(join(from, name), join(to, name), constants.COPYFILE_EXCL)
-          chmodSync(join(to, name), 0o600)
-          return []
-        } catch (error) {
-          const code = (error as NodeJS.ErrnoException).code
-          // Not there; or there since an earlier turn of this job.
-          if (code === "ENOENT" || code === "EEXIST") return []
-          return [{ _tag: "Warning", text: `Cursor's ${name} could not be copied for the job: ${reasonOf(error)}` }]
-        }
-      })
-    },
-    catch: (error) => new WorkerExited({ code: undefined, signal: undefined, stderr: reasonOf(error) })
-  })
-
-const failureOf = (
-  turn: Turn,
-  heard: Cursor.Heard,
-  stderr: string,
-  exit: Option.Option<{ readonly code: number | undefined; readonly signal: string | undefined }>
-): WorkerFailure => {
-  const text = `${heard.noise}${stderr}`.trim()
-  switch (Cursor.complaintOf(text)) {
-    case "not-logged-in":
-      return new NotLoggedIn({ detail: text })
-    case "folder-untrusted":
-      return new FolderUntrusted({ detail: text })
-    case "session-lost":
-      if (turn.session !== undefined) return new SessionLost({ sessionId: turn.session })
-  }
-  if (Option.isSome(exit) && exit.value.code !== 0) return new WorkerExited({ ...exit.value, stderr: text })
-  const how = Option.isSome(exit) ? "ended" : "closed its output"
-  return new ProtocolBroken({ detail: `${how} without a result${text === "" ? "" : `: ${text}`}` })
-}
-
 const endOf = (text: string): TurnEnd => {
   const question = questionOf(text)
   return question === undefined ? { _tag: "Answered", text } : { _tag: "Question", question }
@@ -148,6 +95,8 @@ const listen = Effect.fnUntraced(function* (turn: Turn, child: Running, options:
     })
   }
 
+  const complaints = Effect.map(child.stderr, (stderr) => `${heard.noise}${stderr}`.trim())
+
   const over = (...items: ReadonlyArray<Item>): ReadonlyArray<Item> => {
     phase = "over"
     return [...Cursor.warningsOf(heard, dropped), ...items]
@@ -167,10 +116,9 @@ const listen = Effect.fnUntraced(function* (turn: Turn, child: Running, options:
           "the worker said no result: what it said last counts as its answer, and what it left running is ended"
         return over({ _tag: "Warning", text }, endOf(heard.last))
       }
-      const complaint = `${heard.noise}${yield* child.stderr}`
-      return Cursor.complaintOf(complaint) === undefined
-        ? []
-        : yield* failureOf(turn, heard, yield* child.stderr, Option.none())
+      const said = yield* complaints
+      if (complaintOf(said) === undefined) return []
+      return yield* withoutResult(turn.session, said, undefined, "stands still")
     }
     reading = undefined
     const events = Exit.isSuccess(got.value)
@@ -186,10 +134,13 @@ const listen = Effect.fnUntraced(function* (turn: Turn, child: Running, options:
 
   const end = Effect.gen(function* () {
     const exit = yield* Effect.timeoutOption(child.exit, resultPatience)
-    if (heard.result === undefined) return yield* failureOf(turn, heard, yield* child.stderr, exit)
+    if (heard.result === undefined) {
+      const how = Option.isSome(exit) ? "ended without a result" : "closed its output without a result"
+      return yield* withoutResult(turn.session, yield* complaints, Option.getOrUndefined(exit), how)
+    }
     const { isError, text } = heard.result
     if (isError) {
-      return yield* Cursor.complaintOf(text) === "not-logged-in"
+      return yield* complaintOf(text) === "not-logged-in"
         ? new NotLoggedIn({ detail: text })
         : new WorkerRefused({ detail: text })
     }
@@ -207,6 +158,7 @@ const listen = Effect.fnUntraced(function* (turn: Turn, child: Running, options:
 /** Cursor's command line as a worker: one run of `agent -p` a turn, its prompt on stdin, its stream-json read. */
 export const make = Effect.fnUntraced(function* (options: Options) {
   const processes = yield* Processes
+  const configs = yield* PrivateConfig
   const base = forWorker(options.env)
 
   const commandOf = Effect.gen(function* () {
@@ -229,10 +181,8 @@ export const make = Effect.fnUntraced(function* (options: Options) {
         }
         const { args, program } = yield* commandOf
         const configDir = join(turn.stateDir, "cursor")
-        const warnings = yield* prepareConfig(
-          options.env["CURSOR_CONFIG_DIR"] ?? join(options.home, ".cursor"),
-          configDir
-        )
+        const from = options.env["CURSOR_CONFIG_DIR"] ?? join(options.home, ".cursor")
+        const warnings = yield* configs.prepare(from, configDir, ["cli-config.json", "auth.json"])
         const child = yield* processes.spawn({
           jobId: turn.jobId,
           program,

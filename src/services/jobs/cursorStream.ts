@@ -199,19 +199,3 @@ export const warningsOf = ({ malformed }: Heard, dropped: number): ReadonlyArray
   malformed + dropped === 0
     ? []
     : [{ _tag: "Warning", text: `${malformed + dropped} lines of the worker's output were not understood` }]
-
-/** What a program that ended, or stands still, before it spoke the protocol says of why. */
-export const complaintOf = (text: string): "not-logged-in" | "folder-untrusted" | "session-lost" | undefined => {
-  if (/workspace trust|not trusted|untrusted|do you trust/i.test(text)) return "folder-untrusted"
-  if (
-    /authentication required|not logged in|not authenticated|unauthenticated|please (run|log ?in).*\blogin\b|invalid api key|\b401\b/i.test(
-      text
-    )
-  ) {
-    return "not-logged-in"
-  }
-  if (/(chat|session|conversation)\b.*\bnot found|no (such )?(chat|session|conversation)\b/i.test(text)) {
-    return "session-lost"
-  }
-  return undefined
-}

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
 import type { Heard } from "../../../src/services/jobs/cursorStream.ts"
-import { complaintOf, hear, silence, warningsOf } from "../../../src/services/jobs/cursorStream.ts"
+import { hear, silence, warningsOf } from "../../../src/services/jobs/cursorStream.ts"
 import type { WorkerEvent } from "../../../src/services/jobs/Job.ts"
 
 const listen = (lines: ReadonlyArray<unknown>) => {
@@ -191,30 +191,5 @@ describe("hear", () => {
   it("does not grow with noise", () => {
     const { heard } = listen(Array.from({ length: 2000 }, () => "x".repeat(100)))
     assert.isAtMost(heard.noise.length, 4096)
-  })
-})
-
-describe("complaintOf", () => {
-  it("knows what Cursor prints before it works", () => {
-    const known = {
-      "⚠ Workspace Trust Required\n  Cursor Agent can execute code": "folder-untrusted",
-      "Error: Authentication required. Please run 'agent login' first, or set CURSOR_API_KEY environment variable.":
-        "not-logged-in",
-      "You are not logged in": "not-logged-in",
-      "Error: No chat found with ID 1": "session-lost",
-      "Session abc not found": "session-lost"
-    }
-    for (const [text, complaint] of Object.entries(known)) assert.strictEqual(complaintOf(text), complaint, text)
-  })
-
-  it("makes nothing of other words", () => {
-    for (const text of [
-      "",
-      "Error: ENOENT: no such file or directory, rename",
-      "Error: connection lost",
-      "port 4010"
-    ]) {
-      assert.isUndefined(complaintOf(text), text)
-    }
   })
 })

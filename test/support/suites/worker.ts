@@ -5,10 +5,13 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
+import * as FilePrivateConfig from "../../../src/layers/jobs/FilePrivateConfig.ts"
 import * as ProcessTree from "../../../src/layers/jobs/ProcessTree.ts"
 import type { WorkerEvent } from "../../../src/services/jobs/Job.ts"
+import type { PrivateConfig } from "../../../src/services/jobs/PrivateConfig.ts"
 import type { Processes } from "../../../src/services/jobs/Processes.ts"
 import type { Turn, TurnEnd, Worker, WorkerFailure } from "../../../src/services/jobs/Worker.ts"
 import type { Lab } from "../agentLab.ts"
@@ -16,7 +19,10 @@ import { lab } from "../agentLab.ts"
 import { alive, pidsIn } from "../processes.ts"
 
 export type Item = WorkerEvent | TurnEnd
-export type Make = (lab: Lab, command?: ReadonlyArray<string>) => Effect.Effect<Worker, never, Processes>
+export type Make = (
+  lab: Lab,
+  command?: ReadonlyArray<string>
+) => Effect.Effect<Worker, never, Processes | PrivateConfig>
 
 export interface Run {
   readonly items: ReadonlyArray<Item>
@@ -49,17 +55,19 @@ export const answerOf = (run: Run): string => {
   return end?._tag === "Answered" ? end.text : ""
 }
 
+const machine = Layer.merge(
+  ProcessTree.layerWith({ patience: "300 millis", killPatience: "10 seconds" }),
+  FilePrivateConfig.layer
+)
+
 /** Runs a test with a worker over a fresh lab, whose processes ignore SIGTERM more often than not. */
 export const withWorker =
   (make: Make) =>
-  <A>(body: (worker: Worker, lab: Lab) => Effect.Effect<A, never, Processes>) =>
+  <A>(body: (worker: Worker, lab: Lab) => Effect.Effect<A, never, Processes | PrivateConfig>) =>
     Effect.gen(function* () {
       const here = yield* lab
       return yield* body(yield* make(here), here)
-    }).pipe(
-      Effect.scoped,
-      Effect.provide(ProcessTree.layerWith({ patience: "300 millis", killPatience: "10 seconds" }))
-    )
+    }).pipe(Effect.scoped, Effect.provide(machine))
 
 export const suite = (name: string, make: Make) => {
   const using = withWorker(make)
@@ -211,7 +219,7 @@ export const suite = (name: string, make: Make) => {
         const health = yield* worker.health
         assert.isFalse(health.ok)
         assert.include(health.detail, "no-such-agent-here")
-      }).pipe(Effect.scoped, Effect.provide(ProcessTree.layer))
+      }).pipe(Effect.scoped, Effect.provide(machine))
     )
 
     it.live("tells that it is not logged in", () =>
@@ -276,7 +284,7 @@ export const suite = (name: string, make: Make) => {
         assert.strictEqual(answerOf(yield* runTurn(worker, here.turn("[env:A2A_BRIDGE_TOKEN]"))), "unset")
         assert.strictEqual(answerOf(yield* runTurn(worker, here.turn("[env:GIT_DIR]"))), "unset")
         assert.strictEqual(answerOf(yield* runTurn(worker, here.turn("[env:OPENAI_API_KEY]"))), "the worker's")
-      }).pipe(Effect.scoped, Effect.provide(ProcessTree.layer))
+      }).pipe(Effect.scoped, Effect.provide(machine))
     )
 
     it.live("runs several turns at once without their getting in each other's way", () =>
