@@ -77,7 +77,8 @@ export interface Worker {
   readonly name: string
   /**
    * Runs one turn. Says a `Session` and a `Process` as soon as they are known; ends with exactly one TurnEnd, or fails.
-   * Closing the stream early ends every process that the turn started, and waits until they are gone.
+   * Closing the stream early ends every process that the turn started; the stream is over, closed or not, only when they
+   * are gone.
    */
   readonly run: (turn: Turn) => Stream.Stream<WorkerEvent | TurnEnd, WorkerFailure>
   readonly health: Effect.Effect<WorkerHealth>
