@@ -111,7 +111,20 @@ const transitions: { readonly [S in State]: Partial<Record<Event["_tag"], State>
 /** Events that a state does not accept leave it unchanged. */
 export const step = (state: State, event: Event): State => transitions[state][event._tag] ?? state
 
-const isWorkerEvent = Schema.is(WorkerEvent)
+const workerTags: { readonly [T in WorkerEvent["_tag"]]: true } = {
+  Session: true,
+  Process: true,
+  Text: true,
+  Thought: true,
+  ToolStarted: true,
+  ToolEnded: true,
+  Plan: true,
+  Denied: true,
+  Usage: true,
+  Warning: true
+}
+/** By name only: what a worker made is checked where it is stored. */
+export const isWorkerEvent = (event: Event): event is WorkerEvent => event._tag in workerTags
 
 /**
  * Whether the event belongs into the job's record in this state: it moves the job, or adds to what is known of it. A

@@ -1,4 +1,5 @@
 import * as Arbitrary from "effect/Arbitrary"
+import * as DateTime from "effect/DateTime"
 import * as FastCheck from "effect/FastCheck"
 import { PrincipalId } from "../../../src/services/Auth.ts"
 import * as Job from "../../../src/services/jobs/Job.ts"
@@ -7,7 +8,8 @@ export const alice = PrincipalId.make("alice")
 export const bob = PrincipalId.make("bob")
 
 /** ISO 8601, that many milliseconds after a fixed moment. */
-export const time = (millis: number): string => new Date(Date.UTC(2026, 10, 1) + millis).toISOString()
+export const time = (millis: number): string =>
+  DateTime.formatIso(DateTime.addDuration(DateTime.unsafeMake("2026-11-01T00:00:00Z"), millis))
 
 export const newId = (): Job.JobId => Job.JobId.make(crypto.randomUUID())
 
@@ -30,9 +32,12 @@ export const job = (fields: Partial<Job.Job> = {}): Job.Job => ({
   ...fields
 })
 
+/** Without `-0` and without keys that hold `undefined`, which JSON does not tell from `0` and from none. */
+const asJson = <A>(value: A): A => JSON.parse(JSON.stringify(value)) as A
+
 /** Any event, each kind as often as any other. */
-export const AnyEvent: FastCheck.Arbitrary<Job.Event> = Arbitrary.make(Job.Event)
-export const AnyWorkerEvent: FastCheck.Arbitrary<Job.WorkerEvent> = Arbitrary.make(Job.WorkerEvent)
+export const AnyEvent: FastCheck.Arbitrary<Job.Event> = Arbitrary.make(Job.Event).map(asJson)
+export const AnyWorkerEvent: FastCheck.Arbitrary<Job.WorkerEvent> = Arbitrary.make(Job.WorkerEvent).map(asJson)
 
 const plain = (tag: "Submitted" | "Started" | "CleanedUp") => FastCheck.constant<Job.Event>({ _tag: tag })
 
