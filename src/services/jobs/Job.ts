@@ -1,3 +1,4 @@
+import * as DateTime from "effect/DateTime"
 import * as Schema from "effect/Schema"
 import { PrincipalId } from "../Auth.ts"
 
@@ -39,10 +40,10 @@ export type FailureReason = typeof FailureReason.Type
 
 /** Tokens, as the worker reports them. */
 export const Usage = Schema.Struct({
-  inputTokens: Schema.Number,
-  outputTokens: Schema.Number,
-  cacheReadTokens: Schema.optional(Schema.Number),
-  cacheWriteTokens: Schema.optional(Schema.Number)
+  inputTokens: Schema.JsonNumber,
+  outputTokens: Schema.JsonNumber,
+  cacheReadTokens: Schema.optional(Schema.JsonNumber),
+  cacheWriteTokens: Schema.optional(Schema.JsonNumber)
 })
 export type Usage = typeof Usage.Type
 
@@ -110,13 +111,28 @@ const transitions: { readonly [S in State]: Partial<Record<Event["_tag"], State>
 /** Events that a state does not accept leave it unchanged. */
 export const step = (state: State, event: Event): State => transitions[state][event._tag] ?? state
 
-const isWorkerEvent = Schema.is(WorkerEvent)
+const workerTags: { readonly [T in WorkerEvent["_tag"]]: true } = {
+  Session: true,
+  Process: true,
+  Text: true,
+  Thought: true,
+  ToolStarted: true,
+  ToolEnded: true,
+  Plan: true,
+  Denied: true,
+  Usage: true,
+  Warning: true
+}
+/** By name only: what a worker made is checked where it is stored. */
+export const isWorkerEvent = (event: Event): event is WorkerEvent => event._tag in workerTags
 
-/** Whether the event belongs into the job's record in this state: it moves the job, or adds to what is known of it. */
+/**
+ * Whether the event belongs into the job's record in this state: it moves the job, or adds to what is known of it. A
+ * worker speaks while the job runs; a worktree goes once the job has ended.
+ */
 export const accepts = (state: State, event: Event): boolean =>
   transitions[state][event._tag] !== undefined ||
-  event._tag === "CleanedUp" ||
-  event._tag === "CleanUpFailed" ||
+  (isTerminal(state) && (event._tag === "CleanedUp" || event._tag === "CleanUpFailed")) ||
   (state === "running" && isWorkerEvent(event))
 
 export const Diffstat = Schema.Struct({
@@ -146,6 +162,8 @@ export const Job = Schema.Struct({
   state: State,
   tier: Tier,
   worker: Schema.String,
+  /** The worker's own name of a model; its default without. */
+  model: Schema.optional(Schema.String),
   /** The checkout that the job works for: a folder inside an allowed root. */
   workspace: Schema.String,
   prompt: Schema.String,
@@ -156,6 +174,8 @@ export const Job = Schema.Struct({
   /** When the state last changed. */
   updatedAt: Schema.String,
   endedAt: Schema.optional(Schema.String),
+  /** Milliseconds that it ran, turns that ended: what counts against `timeoutSeconds`. */
+  ranMillis: Schema.optional(Schema.Number),
   /** The worker's session of this thread. */
   session: Schema.optional(Schema.String),
   question: Schema.optional(Schema.String),
@@ -184,11 +204,23 @@ const without = <K extends keyof Job>(job: Job, ...keys: ReadonlyArray<K>): Job 
   return copy as Job
 }
 
-/** The job after an event: `step`, and what the event says of the rest. */
+const millis = (iso: string): number => DateTime.unsafeMake(iso).epochMillis
+
+/** Milliseconds from one ISO 8601 time to a later one. */
+export const elapsed = (from: string, to: string): number => Math.max(0, millis(to) - millis(from))
+
+/** Milliseconds that the job may still run. */
+export const remaining = (job: Job): number => Math.max(0, job.timeoutSeconds * 1000 - (job.ranMillis ?? 0))
+
+/** The job after an event that it accepts: `step`, and what the event says of the rest. */
 export const apply = (job: Job, { at, event, seq }: StoredEvent): Job => {
   const state = step(job.state, event)
   const moved: Job = { ...job, lastSeq: seq, ...(state === job.state ? {} : { state, updatedAt: at }) }
-  const ended = isTerminal(state) && !isTerminal(job.state) ? { ...moved, endedAt: at } : moved
+  const left: Job =
+    job.state === "running" && state !== "running"
+      ? { ...moved, ranMillis: (job.ranMillis ?? 0) + elapsed(job.updatedAt, at) }
+      : moved
+  const ended = isTerminal(state) && !isTerminal(job.state) ? { ...left, endedAt: at } : left
   switch (event._tag) {
     case "Started":
       return state === job.state ? ended : { ...ended, startedAt: job.startedAt ?? at }
@@ -200,15 +232,29 @@ export const apply = (job: Job, { at, event, seq }: StoredEvent): Job => {
     }
     case "Asked":
       return state === job.state ? ended : { ...ended, question: event.question }
-    case "Replied":
-      return state === job.state ? ended : without(ended, "question")
     case "Completed":
       return state === job.state ? ended : { ...ended, result: event.text }
     case "Failed":
-      return state === job.state ? ended : { ...ended, failure: { reason: event.reason, message: event.message } }
+      return state === job.state
+        ? ended
+        : without({ ...ended, failure: { reason: event.reason, message: event.message } }, "question")
+    case "Replied":
+    case "Canceled":
+      return state === job.state ? ended : without(ended, "question")
     case "CleanedUp":
       return without(ended, "worktree")
     default:
       return ended
   }
 }
+
+/**
+ * The job before its first event, for a replay of them all. What no event carries, and the session that it may have
+ * begun with, is as it stands now.
+ */
+export const initial = (job: Job): Job => ({
+  ...without(job, "startedAt", "endedAt", "ranMillis", "question", "result", "failure", "usage"),
+  state: "queued",
+  updatedAt: job.createdAt,
+  lastSeq: 0
+})

@@ -3,7 +3,7 @@ import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Option from "effect/Option"
 import type { PrincipalId } from "../Auth.ts"
-import type { Event, Job, JobId, State, StoredEvent } from "./Job.ts"
+import type { Event, Job, JobId, State, StoredEvent, Tier } from "./Job.ts"
 
 /** The store cannot be read or written; what was asked for did not happen. */
 export class StoreFailed extends Schema.TaggedError<StoreFailed>()("StoreFailed", {
@@ -28,9 +28,11 @@ export interface Filter {
   readonly thread?: string
   /** ISO 8601: only jobs whose state changed after it. */
   readonly updatedAfter?: string
+  /** Only jobs that have a worktree. */
+  readonly hasWorktree?: true
 }
 
-/** A place in a list that is sorted by `updatedAt`, newest first, then by id. */
+/** A place in a list that is sorted by `updatedAt`, then by id, both descending: the next page starts after it. */
 export interface Position {
   readonly updatedAt: string
   readonly id: string
@@ -44,15 +46,28 @@ export interface Retention {
   readonly maxJobs: number
 }
 
-/** Jobs, their events and what they made, past the process's end. Each method is one transaction. */
+/** Jobs that one `prune` removes at most: a store may stop everything while it works. */
+export const pruneBatch = 100
+
+/** How many jobs there are of each kind. */
+export interface Counts {
+  readonly states: Readonly<Record<State, number>>
+  readonly tiers: Readonly<Record<Tier, number>>
+}
+
+/**
+ * Jobs, their events and what they made, past the process's end. Each method is one transaction. What is stored reads
+ * back as it was given: what could not is refused.
+ */
 export class JobStore extends Context.Tag("pi-a2a-ext/services/jobs/JobStore")<
   JobStore,
   {
-    /** A new job, with its first events (seq 1...). */
+    /** A new job, with those of the first events that it accepts (seq 1...). The job as stored. */
     readonly insert: (job: Job, events: ReadonlyArray<Event>, at: string) => Effect.Effect<Job, StoreFailed>
     /**
      * Adds events that the job's state accepts (`Job.accepts`, one after the other), with `patch`, all or nothing. The
-     * job and the events as stored: none where none was accepted. Absent where there is no such job.
+     * job and the events as stored: none where none was accepted. The patch is for the job that the events make: it is
+     * left out where events were given and none was accepted. Absent where there is no such job.
      */
     readonly append: (
       id: JobId,
@@ -61,15 +76,20 @@ export class JobStore extends Context.Tag("pi-a2a-ext/services/jobs/JobStore")<
       patch?: Patch
     ) => Effect.Effect<Option.Option<{ readonly job: Job; readonly events: ReadonlyArray<StoredEvent> }>, StoreFailed>
     readonly get: (id: JobId) => Effect.Effect<Option.Option<Job>, StoreFailed>
-    /** Newest `updatedAt` first. */
+    /** Sorted as `Position` says; `total` counts all that pass the filter, whatever the page. */
     readonly list: (
       filter: Filter,
       limit: number,
       after?: Position
     ) => Effect.Effect<{ readonly jobs: ReadonlyArray<Job>; readonly total: number }, StoreFailed>
-    /** Events with `seq` above `since`, oldest first, at most `limit`. */
-    readonly events: (id: JobId, since: number, limit: number) => Effect.Effect<ReadonlyArray<StoredEvent>, StoreFailed>
-    /** Replaces one of the same name. */
+    /** Events with `seq` above `since`, oldest first, at most `limit`; of all kinds, or of some. */
+    readonly events: (
+      id: JobId,
+      since: number,
+      limit: number,
+      tags?: ReadonlyArray<Event["_tag"]>
+    ) => Effect.Effect<ReadonlyArray<StoredEvent>, StoreFailed>
+    /** Replaces one of the same name. Fails where there is no such job. */
     readonly putArtifact: (
       id: JobId,
       name: string,
@@ -88,9 +108,11 @@ export class JobStore extends Context.Tag("pi-a2a-ext/services/jobs/JobStore")<
     readonly processOf: (
       id: JobId
     ) => Effect.Effect<Option.Option<{ readonly pid: number; readonly startedAt: string }>, StoreFailed>
-    /** Removes ended jobs that are too old or too many, with all that is theirs; not one that still has a worktree. */
+    /**
+     * Removes ended jobs that are too old or too many, with all that is theirs; not one that still has a worktree. Oldest
+     * first, `pruneBatch` at most: done when none is left to remove.
+     */
     readonly prune: (retention: Retention, now: string) => Effect.Effect<ReadonlyArray<JobId>, StoreFailed>
-    /** Jobs in each state. */
-    readonly counts: Effect.Effect<Readonly<Record<State, number>>, StoreFailed>
+    readonly counts: Effect.Effect<Counts, StoreFailed>
   }
 >() {}
