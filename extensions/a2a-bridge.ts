@@ -176,6 +176,19 @@ const makeHost = (pi: ExtensionAPI, ctx: ExtensionContext): OmpHost => {
       const url = config === undefined ? undefined : stringProperty(config, "url")
       return { url, capabilities: manager?.getConnection(name)?.capabilities }
     },
+    registerTool: (tool) =>
+      pi.registerTool({
+        name: tool.name,
+        label: tool.label,
+        description: tool.description,
+        parameters: tool.parameters as never,
+        approval: tool.tier,
+        loadMode: "essential",
+        execute: async (_id, args, signal) => {
+          const { isError, text } = await tool.execute(args as Record<string, unknown>, signal)
+          return { content: [{ type: "text", text }], isError, details: {} }
+        }
+      }),
     prompts: () => {
       const session = mainSession()
       return session === undefined ? [] : promptsOf(session)

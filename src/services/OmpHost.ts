@@ -36,6 +36,21 @@ export interface OmpPrompt {
   readonly handle: unknown
 }
 
+/** A tool that the bridge adds to omp's own, for the host's model and for its user. */
+export interface OmpOwnTool {
+  readonly name: string
+  readonly label: string
+  readonly description: string
+  /** JSON Schema. */
+  readonly parameters: JsonObject
+  readonly tier: "read" | "write" | "exec"
+  /** Never rejects but when it is aborted. */
+  readonly execute: (
+    args: JsonObject,
+    signal: AbortSignal | undefined
+  ) => Promise<{ readonly text: string; readonly isError: boolean }>
+}
+
 export interface OmpMcpServer {
   readonly url: string | undefined
   /** `capabilities` of its initialize result, as received. */
@@ -82,6 +97,8 @@ export interface OmpHost {
   readonly cancelJob: (jobId: string) => void
   readonly mcpServer: (name: string) => OmpMcpServer | undefined
 
+  /** From here on omp has it. There is no way back. */
+  readonly registerTool: (tool: OmpOwnTool) => void
   readonly prompts: () => ReadonlyArray<OmpPrompt>
   /** The text that the command puts into the conversation. */
   readonly renderPrompt: (prompt: OmpPrompt, args: string) => Promise<string>

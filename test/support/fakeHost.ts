@@ -67,6 +67,7 @@ export const fakeHost = (
     awaitJob: async () => ({ text: "", isError: false }),
     cancelJob: () => undefined,
     mcpServer: () => undefined,
+    registerTool: () => undefined,
     prompts: () => [],
     renderPrompt: async () => "",
     artifactsDir: () => undefined,

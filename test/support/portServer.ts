@@ -17,6 +17,7 @@ import type { AskFailed, CapabilityMissing, Exchange } from "../../src/services/
 import { HostInfo } from "../../src/services/HostInfo.ts"
 import type { HostTool, JsonObject, ToolResult } from "../../src/services/HostTools.ts"
 import { HostTools, ToolFault } from "../../src/services/HostTools.ts"
+import { Lifecycle } from "../../src/services/Lifecycle.ts"
 import { Listening } from "../../src/services/Listening.ts"
 import * as Features from "../../src/services/mcp/features.ts"
 import * as Invocations from "../../src/services/mcp/Invocations.ts"
@@ -111,6 +112,7 @@ export const startPortServer = async (tools: Readonly<Record<string, PortTool>>)
           host,
           auth,
           MemoryResults.layer,
+          Layer.succeed(Lifecycle, { stop: () => Effect.void }),
           HeadlessApprovals.layer,
           FileAudit.layer({ agentDir, env: {} }, () => Effect.void),
           MemorySessionStore.layer,

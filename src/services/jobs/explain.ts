@@ -8,6 +8,7 @@ const paths: { readonly [R in PathRefusal]: string } = {
   "not-absolute": "give an absolute path",
   nul: "it holds a NUL character",
   "dot-dot": "it holds '..'; give the path itself",
+  "bad-name": "a name in it is not one that every file system takes",
   "device-name": "it holds the name of a device",
   "short-name": "it holds a short (8.3) name; give the long one",
   unc: "network and device paths are not allowed",
@@ -20,6 +21,7 @@ const paths: { readonly [R in PathRefusal]: string } = {
 const unusable = {
   "no-repository": "it is not inside a git repository; jobs work in worktrees of one",
   "no-commits": "the repository has no commit yet; make one first",
+  untracked: "the folder is not under version control: commit it first",
   bare: "the repository is bare; jobs need one with a working tree",
   "git-missing": "git is not installed on this host",
   "git-failed": "git refused to make a worktree",
