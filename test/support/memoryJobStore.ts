@@ -58,9 +58,9 @@ export class MemoryJobStore {
         this.attempt("insert", () => {
           if (this.entries.has(job.id)) throw new Error("twice")
           const entry: Entry = { job, events: [], artifacts: new Map() }
-          this.record(entry, events, at)
+          const stored = this.record(entry, events, at)
           this.entries.set(job.id, entry)
-          return entry.job
+          return { job: entry.job, events: stored }
         }),
       append: (id, events, at, patch) =>
         this.attempt("append", () => {

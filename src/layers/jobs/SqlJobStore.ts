@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Job from "../../services/jobs/Job.ts"
-import type { Artifact, Filter, Patch, Position, Retention } from "../../services/jobs/JobStore.ts"
+import type { Artifact, Filter, Patch, Position, Recorded, Retention } from "../../services/jobs/JobStore.ts"
 import { JobStore, pruneBatch, StoreFailed } from "../../services/jobs/JobStore.ts"
 
 /**
@@ -220,7 +220,7 @@ const columns = (job: Job.Job) =>
   [job.owner, job.thread, job.state, job.tier, job.updatedAt, job.endedAt ?? null, job.worktree ?? null] as const
 
 /** The job with those events that it accepts, which are stored. */
-const record = (db: Connection, job: Job.Job, events: ReadonlyArray<Job.Event>, at: string) => {
+const record = (db: Connection, job: Job.Job, events: ReadonlyArray<Job.Event>, at: string): Recorded => {
   const stored: Array<Job.StoredEvent> = []
   let now = job
   for (const event of events) {
@@ -276,8 +276,8 @@ const service = (db: Connection, file: string): JobStore["Type"] => {
           job.id,
           ...columns(job)
         )
-        const recorded = record(db, job, events, at).job
-        update(db, recorded)
+        const recorded = record(db, job, events, at)
+        update(db, recorded.job)
         return recorded
       }),
     append: (id, events, at, patch) =>

@@ -99,7 +99,7 @@ const running: Partial<Record<Event["_tag"], State>> = {
 }
 
 const transitions: { readonly [S in State]: Partial<Record<Event["_tag"], State>> } = {
-  queued: { Started: "running", Failed: "failed", Canceled: "canceled", Orphaned: "orphaned" },
+  queued: { Submitted: "queued", Started: "running", Failed: "failed", Canceled: "canceled", Orphaned: "orphaned" },
   running,
   "input-required": { Replied: "queued", Failed: "failed", Canceled: "canceled" },
   completed: {},

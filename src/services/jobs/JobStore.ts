@@ -49,6 +49,12 @@ export interface Retention {
 /** Jobs that one `prune` removes at most: a store may stop everything while it works. */
 export const pruneBatch = 100
 
+/** A job as stored, and the events that have just been stored with it. */
+export interface Recorded {
+  readonly job: Job
+  readonly events: ReadonlyArray<StoredEvent>
+}
+
 /** How many jobs there are of each kind. */
 export interface Counts {
   readonly states: Readonly<Record<State, number>>
@@ -62,8 +68,8 @@ export interface Counts {
 export class JobStore extends Context.Tag("pi-a2a-ext/services/jobs/JobStore")<
   JobStore,
   {
-    /** A new job, with those of the first events that it accepts (seq 1...). The job as stored. */
-    readonly insert: (job: Job, events: ReadonlyArray<Event>, at: string) => Effect.Effect<Job, StoreFailed>
+    /** A new job, with those of the first events that it accepts (seq 1...). */
+    readonly insert: (job: Job, events: ReadonlyArray<Event>, at: string) => Effect.Effect<Recorded, StoreFailed>
     /**
      * Adds events that the job's state accepts (`Job.accepts`, one after the other), with `patch`, all or nothing. The
      * job and the events as stored: none where none was accepted. The patch is for the job that the events make: it is
@@ -74,7 +80,7 @@ export class JobStore extends Context.Tag("pi-a2a-ext/services/jobs/JobStore")<
       events: ReadonlyArray<Event>,
       at: string,
       patch?: Patch
-    ) => Effect.Effect<Option.Option<{ readonly job: Job; readonly events: ReadonlyArray<StoredEvent> }>, StoreFailed>
+    ) => Effect.Effect<Option.Option<Recorded>, StoreFailed>
     readonly get: (id: JobId) => Effect.Effect<Option.Option<Job>, StoreFailed>
     /** Sorted as `Position` says; `total` counts all that pass the filter, whatever the page. */
     readonly list: (

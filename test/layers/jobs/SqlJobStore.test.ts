@@ -39,7 +39,7 @@ describe("SqlJobStore", () => {
         file,
         Effect.gen(function* () {
           const store = yield* JobStore
-          const one = yield* store.insert(job({ prompt: "é\u0000\ud800" }), [{ _tag: "Started" }], time(1))
+          const { job: one } = yield* store.insert(job({ prompt: "é\u0000\ud800" }), [{ _tag: "Started" }], time(1))
           yield* store.putArtifact(one.id, "patch", "text/x-diff", new Uint8Array([0, 255, 10]))
           for (const suffix of ["", "-wal"]) assert.strictEqual(statSync(`${file}${suffix}`).mode & 0o777, 0o600)
           assert.strictEqual(statSync(join(file, "..")).mode & 0o777, 0o700)
@@ -133,7 +133,10 @@ describe("SqlJobStore", () => {
         file,
         Effect.flatMap(JobStore, (store) =>
           Effect.forEach(Array.from({ length: 50 }), () =>
-            Effect.map(store.insert(job({ prompt: "x".repeat(3000) }), [{ _tag: "Started" }], time(0)), ({ id }) => id)
+            Effect.map(
+              store.insert(job({ prompt: "x".repeat(3000) }), [{ _tag: "Started" }], time(0)),
+              (stored) => stored.job.id
+            )
           )
         )
       )
@@ -153,7 +156,9 @@ describe("SqlJobStore", () => {
   it.scoped("returns a row that does not decode", () =>
     Effect.gen(function* () {
       const file = join(yield* folder, "jobs.db")
-      const { id } = yield* withStore(
+      const {
+        job: { id }
+      } = yield* withStore(
         file,
         Effect.flatMap(JobStore, (store) => store.insert(job(), [], time(0)))
       )
@@ -177,7 +182,9 @@ describe("SqlJobStore", () => {
         file,
         Effect.gen(function* () {
           const store = yield* JobStore
-          const { id } = yield* store.insert(job(), [{ _tag: "Started" }], time(0))
+          const {
+            job: { id }
+          } = yield* store.insert(job(), [{ _tag: "Started" }], time(0))
           const usage = { _tag: "Usage", inputTokens: Number.NaN, outputTokens: 0 } as const
           const failure = yield* Effect.flip(store.append(id, [{ _tag: "Text", text: "a" }, usage], time(1)))
           assert.strictEqual(failure.operation, "append")
@@ -212,7 +219,9 @@ describe("SqlJobStore", () => {
         file,
         Effect.gen(function* () {
           const store = yield* JobStore
-          const { id } = yield* store.insert(job(), [{ _tag: "Started" }], time(0))
+          const {
+            job: { id }
+          } = yield* store.insert(job(), [{ _tag: "Started" }], time(0))
           const failure = yield* Effect.flip(store.putArtifact(id, "patch", "text/x-diff", new Uint8Array(1_000_000)))
           assert.include(failure.detail, "is full: make room")
           assert.deepStrictEqual(yield* store.artifacts(id), [])

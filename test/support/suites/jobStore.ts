@@ -192,7 +192,9 @@ export const suite = <E>(name: string, layer: Layer.Layer<JobStore, E>) => {
     it.effect("keeps part of an append of which an event is not accepted, or numbers with a gap", () =>
       Effect.gen(function* () {
         const store = yield* JobStore
-        const { id } = yield* store.insert(job(), [{ _tag: "Submitted" }], time(0))
+        const {
+          job: { id }
+        } = yield* store.insert(job(), [{ _tag: "Submitted" }], time(0))
         const first = yield* store.append(id, [{ _tag: "Text", text: "too early" }], time(1))
         assert.deepStrictEqual(
           Option.map(first, ({ events }) => events),
@@ -208,8 +210,9 @@ export const suite = <E>(name: string, layer: Layer.Layer<JobStore, E>) => {
         assert.deepStrictEqual(
           stored.map(({ event, seq }) => [seq, event._tag]),
           [
-            [1, "Started"],
-            [2, "Completed"]
+            [1, "Submitted"],
+            [2, "Started"],
+            [3, "Completed"]
           ]
         )
         const now = Option.getOrThrow(yield* store.get(id))
@@ -234,7 +237,7 @@ export const suite = <E>(name: string, layer: Layer.Layer<JobStore, E>) => {
         const all: Array<Job.Job> = []
         for (let n = 0; n < 25; n++) {
           const at = time(n % 5)
-          all.push(yield* store.insert(job({ createdAt: at, updatedAt: at }), [], at))
+          all.push((yield* store.insert(job({ createdAt: at, updatedAt: at }), [], at)).job)
         }
         const seen: Array<string> = []
         let after: Job.Job | undefined
@@ -260,7 +263,9 @@ export const suite = <E>(name: string, layer: Layer.Layer<JobStore, E>) => {
     it.effect("keeps an old piece of an artifact that was replaced by a shorter one", () =>
       Effect.gen(function* () {
         const store = yield* JobStore
-        const { id } = yield* store.insert(job(), [], time(0))
+        const {
+          job: { id }
+        } = yield* store.insert(job(), [], time(0))
         yield* store.putArtifact(id, "patch", "text/x-diff", bytes("a".repeat(700_000)))
         yield* store.putArtifact(id, "patch", "text/x-diff", bytes("short"))
         const { artifact, bytes: content } = Option.getOrThrow(yield* store.readArtifact(id, "patch", 0, 1_000_000))
