@@ -1,4 +1,4 @@
-import type { WorkerEvent } from "./Job.ts"
+import type { Usage, WorkerEvent } from "./Job.ts"
 
 /** What an ACP agent's `session/update`s have said in a turn so far. Passes over what it does not know. */
 export interface Told {
@@ -21,6 +21,16 @@ export const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {
 export const stringOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined)
 const listOf = (value: unknown): ReadonlyArray<Fields> => (Array.isArray(value) ? value.map(fieldsOf) : [])
 const short = (text: string): string => (text.length > detailLength ? `${text.slice(0, detailLength)}…` : text)
+
+/** A JSON-RPC message; nothing where the line is none. */
+export const messageOf = (line: string): Fields | undefined => {
+  try {
+    const value: unknown = JSON.parse(line)
+    return isFields(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
 
 /** Text of a tool call's content blocks. */
 const contentText = (content: unknown): string =>
@@ -79,7 +89,7 @@ export const fold = (told: Told, value: unknown): readonly [Told, ReadonlyArray<
 }
 
 /** Tokens, as agents put them into the answer to `session/prompt`. */
-export const usageOf = (value: unknown): ReadonlyArray<WorkerEvent> => {
+export const usageOf = (value: unknown): Usage | undefined => {
   const usage = fieldsOf(value)
   const count = (name: string): number | undefined => {
     const number = usage[name]
@@ -87,18 +97,15 @@ export const usageOf = (value: unknown): ReadonlyArray<WorkerEvent> => {
   }
   const inputTokens = count("inputTokens")
   const outputTokens = count("outputTokens")
-  if (inputTokens === undefined || outputTokens === undefined) return []
+  if (inputTokens === undefined || outputTokens === undefined) return undefined
   const cacheReadTokens = count("cachedReadTokens")
   const cacheWriteTokens = count("cachedWriteTokens")
-  return [
-    {
-      _tag: "Usage",
-      inputTokens,
-      outputTokens,
-      ...(cacheReadTokens === undefined ? {} : { cacheReadTokens }),
-      ...(cacheWriteTokens === undefined ? {} : { cacheWriteTokens })
-    }
-  ]
+  return {
+    inputTokens,
+    outputTokens,
+    ...(cacheReadTokens === undefined ? {} : { cacheReadTokens }),
+    ...(cacheWriteTokens === undefined ? {} : { cacheWriteTokens })
+  }
 }
 
 /** Cursor's `cursor/ask_question`, as one question for whoever asked: each with its options. */

@@ -256,7 +256,8 @@ describe("AcpWorker", { timeout: 60_000 }, () => {
             first = false
             return wait
           }),
-          Stream.runCollect
+          Stream.runCollect,
+          Effect.orDie
         )
         const run = { items: [...items], failure: undefined }
         assert.strictEqual(textOf(run), text)

@@ -10,6 +10,8 @@ import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import * as FilePrivateConfig from "../../../src/layers/jobs/FilePrivateConfig.ts"
 import * as ProcessTree from "../../../src/layers/jobs/ProcessTree.ts"
+import * as SdkAcpConnections from "../../../src/layers/jobs/SdkAcpConnections.ts"
+import type { AcpConnections } from "../../../src/services/jobs/AcpConnections.ts"
 import type { WorkerEvent } from "../../../src/services/jobs/Job.ts"
 import type { PrivateConfig } from "../../../src/services/jobs/PrivateConfig.ts"
 import type { Processes } from "../../../src/services/jobs/Processes.ts"
@@ -19,10 +21,7 @@ import { lab } from "../agentLab.ts"
 import { alive, pidsIn } from "../processes.ts"
 
 export type Item = WorkerEvent | TurnEnd
-export type Make = (
-  lab: Lab,
-  command?: ReadonlyArray<string>
-) => Effect.Effect<Worker, never, Processes | PrivateConfig>
+export type Make = (lab: Lab, command?: ReadonlyArray<string>) => Effect.Effect<Worker, never, Machine>
 
 export interface Run {
   readonly items: ReadonlyArray<Item>
@@ -55,7 +54,10 @@ export const answerOf = (run: Run): string => {
   return end?._tag === "Answered" ? end.text : ""
 }
 
-const machine = Layer.merge(
+/** What workers build on. */
+type Machine = AcpConnections | PrivateConfig | Processes
+const machine: Layer.Layer<Machine> = Layer.mergeAll(
+  SdkAcpConnections.layer,
   ProcessTree.layerWith({ patience: "300 millis", killPatience: "10 seconds" }),
   FilePrivateConfig.layer
 )
@@ -63,7 +65,7 @@ const machine = Layer.merge(
 /** Runs a test with a worker over a fresh lab, whose processes ignore SIGTERM more often than not. */
 export const withWorker =
   (make: Make) =>
-  <A>(body: (worker: Worker, lab: Lab) => Effect.Effect<A, never, Processes | PrivateConfig>) =>
+  <A>(body: (worker: Worker, lab: Lab) => Effect.Effect<A, never, Machine>) =>
     Effect.gen(function* () {
       const here = yield* lab
       return yield* body(yield* make(here), here)
