@@ -10,11 +10,18 @@ import * as Options from "@effect/cli/Options"
 import * as BunContext from "@effect/platform-bun/BunContext"
 import * as BunRuntime from "@effect/platform-bun/BunRuntime"
 import * as Console from "effect/Console"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
-import { version } from "../src/layers/Main.ts"
+import { Config } from "../src/services/Config.ts"
+import { clients, instructions } from "../src/services/connect.ts"
+import { Listening } from "../src/services/Listening.ts"
+import { standalone, stdio, version } from "../src/layers/Main.ts"
+import { claimStdout } from "../src/layers/stdio/stdout.ts"
 import type { Frame, OmpRpcProcess } from "../src/layers/OmpRpcProcess.ts"
 import * as Omp from "../src/layers/OmpRpcProcess.ts"
 
@@ -140,10 +147,102 @@ const hostCommand = Command.make(
     )
 ).pipe(Command.withDescription("Run a headless omp with the bridge up, in the current directory; needs no model"))
 
+const stateOption = Options.text("state").pipe(
+  Options.withDefault(join(process.env["XDG_STATE_HOME"] ?? join(homedir(), ".local/state"), "pi-a2a")),
+  Options.withDescription("folder for the settings (a2a-bridge.json), the jobs and the audit log")
+)
+const rootOption = Options.directory("root", { exists: "yes" }).pipe(
+  Options.repeated,
+  Options.withDescription("folder that jobs may work in, besides those in the settings; may be given more than once")
+)
+
+const connectLines = (url: string, token: string): string =>
+  clients.map((client) => instructions[client]({ url, token, name: "pi-a2a" })).join("\n\n")
+
+const sayAndFail = (error: unknown) =>
+  Effect.zipRight(
+    Console.error(error instanceof Error ? error.message : String(error)),
+    Effect.sync(() => {
+      process.exitCode = 1
+    })
+  )
+
+/** The environment, with the roots of the command line before those of the environment. */
+const environmentWith = (roots: ReadonlyArray<string>) => {
+  const given = process.env["CURSOR_BRIDGE_WORKSPACE_ROOTS"]
+  const all = [...roots.map((root) => resolve(root)), ...(given === undefined ? [] : [given])]
+  return { ...process.env, ...(roots.length === 0 ? {} : { CURSOR_BRIDGE_WORKSPACE_ROOTS: all.join(";") }) }
+}
+
+const prepareFolder = (state: string): string => {
+  mkdirSync(resolve(state), { recursive: true, mode: 0o700 })
+  return resolve(state)
+}
+
+const serveCommand = Command.make(
+  "serve",
+  {
+    state: stateOption,
+    root: rootOption,
+    port: Options.integer("port").pipe(
+      Options.optional,
+      Options.withDescription("fixed port; by default the one in a2a-bridge.json, or a free one")
+    )
+  },
+  ({ port, root, state }) =>
+    Effect.gen(function* () {
+      const stopped = yield* Deferred.make<string>()
+      const env = {
+        ...environmentWith(root),
+        ...(Option.isSome(port) ? { A2A_BRIDGE_PORT: String(port.value) } : {})
+      }
+      const layer = standalone({
+        stateDir: prepareFolder(state),
+        env,
+        lifecycle: { stop: (reason) => Effect.asVoid(Deferred.succeed(stopped, reason)) }
+      })
+      yield* Effect.gen(function* () {
+        const { url } = yield* Listening
+        const { token, workspaceRoots } = yield* Effect.flatMap(Config, ({ current }) => current)
+        yield* Console.log(`pi-a2a serving on ${url}`)
+        yield* Console.log(
+          `folders allowed: ${workspaceRoots.length === 0 ? "none: every job is refused (--root, or workspaceRoots)" : workspaceRoots.join(", ")}`
+        )
+        yield* Console.log(`\n${connectLines(url, Redacted.value(token))}`)
+        const reason = yield* Deferred.await(stopped)
+        yield* Console.error(`stopping: ${reason}`)
+        // What is being answered has a moment to go out.
+        yield* Effect.sleep("200 millis")
+      }).pipe(Effect.provide(layer))
+    }).pipe(Effect.catchAll(sayAndFail))
+).pipe(Command.withDescription("Serve the nine job tools over HTTP, without an omp"))
+
+const stdioCommand = Command.make("stdio", { state: stateOption, root: rootOption }, ({ root, state }) =>
+  Effect.gen(function* () {
+    const write = yield* claimStdout
+    const stopped = yield* Deferred.make<string>()
+    const options = {
+      stateDir: prepareFolder(state),
+      env: environmentWith(root),
+      lifecycle: { stop: (reason: string) => Effect.asVoid(Deferred.succeed(stopped, reason)) }
+    }
+    const input = Stream.fromReadableStream(
+      () => Bun.stdin.stream(),
+      () => "stdin broke"
+    )
+    yield* stdio(options, { input, write }).pipe(
+      Effect.raceFirst(Effect.zipRight(Deferred.await(stopped), Effect.sleep("200 millis"))),
+      Effect.catchAll(sayAndFail)
+    )
+  }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, Logger.withConsoleError(Logger.stringLogger))))
+).pipe(
+  Command.withDescription("Speak MCP on stdin and stdout: the nine job tools, for a client that starts this itself")
+)
+
 const cli = Command.run(
   Command.make("pi-a2a").pipe(
-    Command.withDescription("Makes an omp coding agent callable over MCP"),
-    Command.withSubcommands([hostCommand])
+    Command.withDescription("Makes an omp coding agent callable over MCP, and coding agents into governed workers"),
+    Command.withSubcommands([hostCommand, serveCommand, stdioCommand])
   ),
   { name: "pi-a2a", version }
 )

@@ -16,7 +16,6 @@ import * as FsWorktreeFolder from "./jobs/FsWorktreeFolder.ts"
 import * as GitProcess from "./jobs/GitProcess.ts"
 import * as GitWorkspace from "./jobs/GitWorkspace.ts"
 import * as JobEngine from "./jobs/JobEngine.ts"
-import * as JsonlEvents from "./jobs/JsonlEvents.ts"
 import * as ProcessTree from "./jobs/ProcessTree.ts"
 import * as SdkAcpConnections from "./jobs/SdkAcpConnections.ts"
 import * as SqlJobStore from "./jobs/SqlJobStore.ts"
@@ -94,7 +93,6 @@ export const layer = (options: JobsOptions) =>
       const started = yield* config.current
       const stateDir = started.stateDir ?? options.stateDir
       const settings = Effect.map(config.current, (current) => settingsOf(current, stateDir))
-      const eventDir = started.eventLogDir ?? (started.persistEvents ? join(stateDir, "events") : undefined)
       const processes = ProcessTree.layer
       const workspace = GitWorkspace.layer({
         roots: Effect.map(config.current, ({ workspaceRoots }) => workspaceRoots),
@@ -119,7 +117,6 @@ export const layer = (options: JobsOptions) =>
           )
         )
       )
-      const log = eventDir === undefined ? Layer.empty : JsonlEvents.layer(eventDir)
-      return Layer.merge(JobTools.layer, log).pipe(Layer.provideMerge(engine))
+      return JobTools.layer.pipe(Layer.provideMerge(engine))
     })
   )
