@@ -230,8 +230,20 @@ const texts: { readonly [N in JobToolName]: Text } = {
   }
 }
 
-const jsonSchemaOf = (schema: Schema.Schema.AnyNoContext): JsonObject =>
-  toInputSchema(JSONSchema.make(Schema.encodedBoundSchema(schema), { target: "jsonSchema2020-12" }))
+/** Without `$ref`, which some model APIs refuse. None of these schemas holds itself. */
+const inlined = (value: unknown, definitions: JsonObject): unknown => {
+  if (Array.isArray(value)) return value.map((one) => inlined(one, definitions))
+  if (!isRecord(value)) return value
+  const { $defs, $ref, ...rest } = value
+  const target = typeof $ref === "string" ? definitions[$ref.replace("#/$defs/", "")] : undefined
+  const whole = isRecord(target) ? { ...target, ...rest } : rest
+  return Object.fromEntries(Object.entries(whole).map(([key, inner]) => [key, inlined(inner, definitions)]))
+}
+
+const jsonSchemaOf = (schema: Schema.Schema.AnyNoContext): JsonObject => {
+  const made: unknown = JSONSchema.make(Schema.encodedBoundSchema(schema), { target: "jsonSchema2020-12" })
+  return toInputSchema(inlined(made, isRecord(made) && isRecord(made["$defs"]) ? made["$defs"] : {}))
+}
 
 const names = Object.keys(inputs) as ReadonlyArray<JobToolName>
 

@@ -1,5 +1,4 @@
 import * as Schema from "effect/Schema"
-import * as Struct from "effect/Struct"
 import type { Job, StoredEvent } from "./Job.ts"
 import { Diffstat, FailureReason, State, Tier, Usage } from "./Job.ts"
 
@@ -27,11 +26,10 @@ export const JobView = Schema.Struct({
 })
 export type JobView = typeof JobView.Type
 
-/** What the owner may know: all but the bridge's own paths and whose it is. */
-export const viewOf = (job: Job): JobView => {
-  const rest = Struct.omit(job, "client", "id", "owner", "prompt", "session", "thread", "timeoutSeconds", "worktree")
-  return { jobId: job.id, threadId: job.thread, ...rest }
-}
+const encodeView = Schema.encodeSync(JobView)
+
+/** What the owner may know: not the bridge's own paths, nor the worker's session. */
+export const viewOf = (job: Job): JobView => encodeView({ ...job, jobId: job.id, threadId: job.thread })
 
 /** An event as callers see it: `type` is its tag in lower case. */
 export const EventView = Schema.Struct(
