@@ -354,7 +354,7 @@ const make = Effect.gen(function* () {
       return task
     }),
     cancel: Effect.fnUntraced(function* (invocation) {
-      const runs = live.has(invocation)
+      const runs = live.has(invocation) && !invocation.silent
       yield* interrupt(invocation)
       if (runs) yield* touchTask(invocation)
     }),

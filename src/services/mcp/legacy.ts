@@ -523,11 +523,11 @@ export const make = Effect.fn("legacy.make")(function* (hub: Hub) {
       Effect.sync(() => {
         const from = lastEventId === undefined ? undefined : parseEventId(lastEventId)
         const found = from === undefined ? undefined : state.streams.get(from.stream)
-        if (from !== undefined && found !== undefined) {
+        if (from !== undefined && found !== undefined && from.at <= found.log.position) {
           return alive(session, readCall(state, found.invocation, found.log, from.at), () => !found.log.ended)
         }
         const standing = (state.standing ??= new StreamLog(crypto.randomUUID()))
-        const at = from?.stream === standing.id ? from.at : standing.position
+        const at = from?.stream === standing.id ? Math.min(from.at, standing.position) : standing.position
         return alive(session, Stream.concat(priming(state, standing.eventId(at)), standing.read(at)))
       })
     )

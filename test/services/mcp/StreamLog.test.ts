@@ -76,8 +76,8 @@ describe("a stream's log", () => {
             let appended = 0
             const seen: Array<number> = []
             let current = yield* reader(log, 0)
-            const collect = () => seen.push(...current.numbers().slice(Math.max(0, seen.length - startedAt)))
             let startedAt = 0
+            const collect = () => seen.push(...current.numbers().slice(Math.max(0, seen.length - startedAt)))
             for (const step of steps) {
               switch (step) {
                 case "append":

@@ -173,6 +173,32 @@ describe("a legacy stream that is taken up again", () => {
   )
 })
 
+describe("an event id that was never given out", () => {
+  it.effect("keeps its client waiting for what has long been said", () =>
+    inWorld(
+      Effect.fnUntraced(function* (world) {
+        const { drop, listen, order, post } = yield* inSession(world)
+        const first = yield* post(call(1))
+        yield* order("progress")
+        const [stream] = String(first.lastEventId).split("_")
+        // That of a stream of calls is for its own events alone: this is the standing stream.
+        const ahead = yield* listen(`${stream}_99`)
+        assert.isFalse(first.over)
+        yield* order("finish")
+        assert.strictEqual(world.heard(first).at(-1)?.["id"], 1)
+        yield* settled(world)(world.changeList)
+        assert.lengthOf(world.heard(ahead), 1)
+        // The same, of the standing stream.
+        const [standing] = String(ahead.lastEventId).split("_")
+        yield* drop(ahead)
+        const again = yield* listen(`${standing}_99`)
+        yield* settled(world)(world.changeList)
+        assert.lengthOf(world.heard(again), 1)
+      })
+    )
+  )
+})
+
 const says = (say: (exchange: Exchange) => void) => (exchange: Exchange) =>
   Effect.sync(() => {
     say(exchange)
