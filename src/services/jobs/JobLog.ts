@@ -10,10 +10,11 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { PrincipalId } from "../Auth.ts"
 import type { Event, Job, StoredEvent } from "./Job.ts"
-import { apply, initial, isTerminal, JobId } from "./Job.ts"
+import { apply, initial, isTerminal, JobId, step } from "./Job.ts"
 import { JobNotFound } from "./Jobs.ts"
 import type { Patch, StoreFailed } from "./JobStore.ts"
 import { JobStore } from "./JobStore.ts"
+import * as Tally from "./tally.ts"
 
 export interface Change {
   readonly job: Job
@@ -40,6 +41,7 @@ export const make = Effect.gen(function* () {
   const gate = yield* Effect.makeSemaphore(1)
   const signals = new Map<JobId, Deferred.Deferred<void>>()
   let closed = false
+  let tally = Tally.empty
 
   const signal = (id: JobId): Effect.Effect<Deferred.Deferred<void>> =>
     Effect.suspend(() => {
@@ -85,7 +87,10 @@ export const make = Effect.gen(function* () {
   })
 
   const publish = (job: Job, events: ReadonlyArray<StoredEvent>): void => {
-    for (const stored of events) published.unsafeOffer({ job, stored })
+    for (const stored of events) {
+      published.unsafeOffer({ job, stored })
+      if (step("running", stored.event) === job.state && isTerminal(job.state)) tally = Tally.add(tally, job)
+    }
     if (events.length > 0) wake(job.id)
   }
 
@@ -156,6 +161,8 @@ export const make = Effect.gen(function* () {
         )
       ),
     changes: Stream.fromPubSub(published),
+    /** How jobs ended since the start. */
+    tally: (): Tally.Tally => tally,
     /** Lets go of all who wait. */
     close: gate.withPermits(1)(
       Effect.sync(() => {

@@ -2,7 +2,7 @@ import type { Job } from "./Job.ts"
 import { elapsed } from "./Job.ts"
 import type { Stats } from "./Jobs.ts"
 
-/** How jobs ended since the bridge started. */
+/** How jobs ended since the bridge started. Orphans ended with the bridge before. */
 export interface Tally {
   readonly succeeded: number
   readonly failed: number
@@ -22,7 +22,7 @@ export const add = (tally: Tally, job: Job): Tally => ({
   failed: tally.failed + (job.state === "failed" ? 1 : 0),
   canceled: tally.canceled + (job.state === "canceled" ? 1 : 0),
   durations:
-    job.startedAt === undefined || job.endedAt === undefined
+    job.startedAt === undefined || job.endedAt === undefined || job.state === "orphaned"
       ? tally.durations
       : [...tally.durations.slice(-(window - 1)), elapsed(job.startedAt, job.endedAt)]
 })
