@@ -2,20 +2,22 @@ import { homedir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { BridgeConfig, WorkerCommand } from "../services/Config.ts"
+import type { BridgeConfig } from "../services/Config.ts"
 import { Config } from "../services/Config.ts"
 import type { EngineSettings } from "../services/jobs/EngineSettings.ts"
 import { defaults } from "../services/jobs/EngineSettings.ts"
 import * as JobTools from "../services/jobs/JobTools.ts"
-import type { Worker } from "../services/jobs/Worker.ts"
-import { Workers, WorkerUnknown } from "../services/jobs/Worker.ts"
+import type { WorkerSpec } from "../services/jobs/workerSpecs.ts"
+import { known } from "../services/jobs/workerSpecs.ts"
 import * as AcpWorker from "./jobs/AcpWorker.ts"
+import * as ConfiguredWorkers from "./jobs/ConfiguredWorkers.ts"
 import * as CursorCliWorker from "./jobs/CursorCliWorker.ts"
 import * as FilePrivateConfig from "./jobs/FilePrivateConfig.ts"
 import * as FsWorktreeFolder from "./jobs/FsWorktreeFolder.ts"
 import * as GitProcess from "./jobs/GitProcess.ts"
 import * as GitWorkspace from "./jobs/GitWorkspace.ts"
 import * as JobEngine from "./jobs/JobEngine.ts"
+import * as JsonlEvents from "./jobs/JsonlEvents.ts"
 import * as ProcessTree from "./jobs/ProcessTree.ts"
 import * as SdkAcpConnections from "./jobs/SdkAcpConnections.ts"
 import * as SqlJobStore from "./jobs/SqlJobStore.ts"
@@ -43,47 +45,16 @@ const settingsOf = (config: BridgeConfig, stateDir: string): EngineSettings => (
   stateDir
 })
 
-/** What the settings name, over what is there anyway: Cursor's command line, and omp as a worker of its own. */
-const commandsOf = ({ cursorBin, jobs }: BridgeConfig): Readonly<Record<string, WorkerCommand>> => ({
-  cursor: { type: "cursor", command: [cursorBin] },
-  "cursor-acp": { type: "acp", command: [cursorBin, "acp"] },
-  omp: { type: "acp", command: ["omp", "acp"] },
-  ...jobs.workers
-})
-
-/** Workers are made once: what the settings say of them applies from the next start on. */
-const workers = (env: JobsOptions["env"]) =>
-  Layer.effect(
-    Workers,
-    Effect.gen(function* () {
-      const config = yield* Config
-      const home = env["HOME"] ?? homedir()
-      const started = yield* config.current
-      const all = new Map<string, Worker>()
-      for (const [name, { command, type }] of Object.entries(commandsOf(started))) {
-        // Cursor's program has two names: left open, the one that is there is taken.
-        const open = type === "cursor" && command.length === 1 && command[0] === "agent"
-        const options = { name, env, home }
-        all.set(
-          name,
-          type === "cursor"
-            ? yield* CursorCliWorker.make(open ? options : { ...options, command })
-            : yield* AcpWorker.make({ ...options, command })
-        )
-      }
-      return Workers.of({
-        all: Effect.sync(() => [...all.values()]),
-        get: (name) =>
-          Effect.flatMap(config.current, ({ jobs }) => {
-            const wanted = name ?? jobs.worker
-            const found = all.get(wanted)
-            return found === undefined
-              ? new WorkerUnknown({ worker: wanted, known: [...all.keys()] })
-              : Effect.succeed(found)
-          })
-      })
-    })
-  )
+/** Those that are known, with Cursor's program as the settings name it, then those of the settings. */
+const specsOf = ({ cursorBin, jobs }: BridgeConfig): ReadonlyArray<WorkerSpec> => {
+  // Cursor's program has two names: where nothing else is said, the one that is there is taken.
+  if (cursorBin === "agent") return [...known, ...jobs.workers]
+  const named = known.map((spec): WorkerSpec => {
+    if (spec.kind === "cursor-cli") return { ...spec, command: [cursorBin] }
+    return spec.command[0] === "agent" ? { ...spec, command: [cursorBin, ...spec.command.slice(1)] } : spec
+  })
+  return [...named, ...jobs.workers]
+}
 
 /** The job engine with all that it stands on, and the nine tools over it. */
 export const layer = (options: JobsOptions) =>
@@ -93,7 +64,17 @@ export const layer = (options: JobsOptions) =>
       const started = yield* config.current
       const stateDir = started.stateDir ?? options.stateDir
       const settings = Effect.map(config.current, (current) => settingsOf(current, stateDir))
+      const eventDir = started.eventLogDir ?? (started.persistEvents ? join(stateDir, "events") : undefined)
       const processes = ProcessTree.layer
+      const shared = { env: options.env, home: options.env["HOME"] ?? homedir() }
+      const workers = ConfiguredWorkers.layerWith({
+        specs: specsOf(started),
+        default: started.jobs.worker,
+        make: {
+          acp: ({ kind: _kind, ...spec }) => AcpWorker.make({ ...spec, ...shared }),
+          "cursor-cli": ({ kind: _kind, ...spec }) => CursorCliWorker.make({ ...spec, ...shared })
+        }
+      })
       const workspace = GitWorkspace.layer({
         roots: Effect.map(config.current, ({ workspaceRoots }) => workspaceRoots),
         copyFiles: Effect.map(config.current, ({ jobs }) => jobs.copyFiles)
@@ -110,13 +91,19 @@ export const layer = (options: JobsOptions) =>
           Layer.mergeAll(
             SqlJobStore.layer(join(stateDir, "jobs.sqlite")),
             workspace,
-            workers(options.env).pipe(
-              Layer.provide(Layer.mergeAll(processes, FilePrivateConfig.layer, SdkAcpConnections.layer))
-            ),
+            workers.pipe(Layer.provide(Layer.mergeAll(processes, FilePrivateConfig.layer, SdkAcpConnections.layer))),
             processes
           )
         )
       )
-      return JobTools.layer.pipe(Layer.provideMerge(engine))
+      const log =
+        eventDir === undefined
+          ? Layer.empty
+          : JsonlEvents.layer(eventDir, (trouble) =>
+              trouble === undefined
+                ? Effect.logInfo("job events are being copied again")
+                : Effect.logError(`cannot copy job events to ${trouble.file}: ${trouble.reason}`)
+            )
+      return Layer.merge(JobTools.layer, log).pipe(Layer.provideMerge(engine))
     })
   )

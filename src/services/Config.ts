@@ -11,7 +11,7 @@ import * as Struct from "effect/Struct"
 import type { BridgeConfig } from "./settings.ts"
 import { ConfigFile, environment, leaves, secretFields, tokenPattern } from "./settings.ts"
 
-export type { BridgeConfig, WorkerCommand } from "./settings.ts"
+export type { BridgeConfig } from "./settings.ts"
 export { ConfigFile, environment } from "./settings.ts"
 
 /** One thing wrong with the settings: a dotted field, what stands there (shortened, never a token) and what should. */

@@ -1,4 +1,5 @@
 import * as Schema from "effect/Schema"
+import { WorkerSpec } from "./jobs/workerSpecs.ts"
 
 /** RFC 6750 §2.1 `b64token`; at least 16 characters, so that nobody keeps a guessable one. */
 export const tokenPattern = /^[A-Za-z0-9._~+/-]{16,512}={0,2}$/
@@ -85,17 +86,12 @@ const LogLevel = Schema.Literal("debug", "info", "warn", "error").annotations({
   description: '"debug", "info", "warn" or "error"'
 })
 
-const WorkerName = Schema.String.pipe(Schema.pattern(/^[a-z0-9][a-z0-9-]{0,31}$/))
-const WorkerCommand = Schema.Struct({
-  /** `cursor` speaks Cursor's stream-json, `acp` the Agent Client Protocol. */
-  type: Schema.Literal("cursor", "acp"),
-  command: Schema.NonEmptyArray(Schema.NonEmptyString)
+const Workers = Schema.Array(WorkerSpec).annotations({
+  description:
+    'an array of { "name", "kind": "cursor-cli" or "acp", "command": [program, ...arguments] }; one with a known name ' +
+    "replaces it"
 })
-export type WorkerCommand = typeof WorkerCommand.Type
-const Workers = Schema.Record({ key: WorkerName, value: WorkerCommand }).annotations({
-  description: 'an object from worker names to { "type": "cursor" or "acp", "command": [program, ...arguments] }'
-})
-const DefaultWorker = WorkerName.annotations({ description: "the name of a worker" })
+const DefaultWorker = Schema.NonEmptyTrimmedString.annotations({ description: "the name of a worker" })
 const Tiers = Schema.Array(Schema.Literal("consult", "plan", "execute")).annotations({
   description: 'an array of "consult", "plan" and "execute": the tiers that callers may choose'
 })
@@ -117,7 +113,7 @@ const CopyFiles = Names.annotations({
 
 const jobDefaults = {
   worker: "cursor",
-  workers: {},
+  workers: [],
   tiers: ["consult", "plan", "execute"],
   whenBusy: "refuse",
   maxQueued: 32,

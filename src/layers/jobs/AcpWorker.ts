@@ -29,15 +29,17 @@ export interface Options {
   /** The user's home. */
   readonly home: string
   /** A configuration folder that every job gets a copy of: the variable that names it, and what is copied from where. */
-  readonly config?: {
-    readonly variable: string
-    readonly from: string
-    readonly files: ReadonlyArray<string>
-  }
+  readonly config?:
+    | {
+        readonly variable: string
+        readonly from: string
+        readonly files: ReadonlyArray<string>
+      }
+    | undefined
   /** Session modes to ask for by tier, where the agent offers them. */
-  readonly modes?: { readonly [T in Tier]?: string }
+  readonly modes?: { readonly [T in Tier]?: string | undefined } | undefined
   /** The method to authenticate by where the agent asks for it, if it needs no person. */
-  readonly authMethod?: string
+  readonly authMethod?: string | undefined
   /** How long the agent may take to answer what comes before the prompt. */
   readonly startPatience?: Duration.DurationInput
   /** How long it may take to stop by itself once it was told to. */

@@ -21,7 +21,14 @@ const setup = Effect.gen(function* () {
   const start = (owner: PrincipalId, run: (exchange: Exchange) => Effect.Effect<{}> = () => Effect.never) =>
     Effect.zipLeft(
       invocations.start(
-        { owner, binding: "b", capabilities: { elicitation: {} }, progressToken: 1, logLevel: () => "debug" },
+        {
+          owner,
+          binding: "b",
+          capabilities: { elicitation: {} },
+          progressToken: 1,
+          tasks: true,
+          logLevel: () => "debug"
+        },
         run
       ),
       settle
