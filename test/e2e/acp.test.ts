@@ -23,10 +23,10 @@ const machine = Layer.mergeAll(ProcessTree.layer, FilePrivateConfig.layer, SdkAc
 describe("the real omp acp as a worker", () => {
   const lab = useLab()
 
-  const start = async (script: (request: ModelRequest, index: number) => Reply) => {
+  const start = async (script: (request: ModelRequest, index: number) => Reply, link = false) => {
     const model = fakeModel(script)
     lab.onEnd(model.close)
-    const home = lab.home({ link: false, model: model.baseUrl })
+    const home = lab.home({ link, model: model.baseUrl })
     writeFileSync(join(home.work, "notes.txt"), "the code word is plum\n")
     const worker = await Effect.runPromise(
       AcpWorker.make({
@@ -113,6 +113,12 @@ describe("the real omp acp as a worker", () => {
     assert.isAbove(processesOf(home.dir).length, 1)
     await Effect.runPromise(Fiber.interrupt(fiber))
     assert.deepStrictEqual(processesOf(home.dir), [])
+  })
+
+  it("opens no bridge of its own, though the extension is linked for the user's own omp", async () => {
+    const { home, worker } = await start(() => say("hello"), true)
+    assert.strictEqual(answerOf(await run(worker, turnIn(home, "hello"))), "hello")
+    assert.isFalse(existsSync(home.bridgeFile), "it wrote settings with a token")
   })
 
   it("is healthy, and says which omp it is", async () => {

@@ -86,8 +86,12 @@ const prompt = async ({ client, params }: acp.AgentRequestContext<acp.PromptRequ
   if (has("ignore-sigterm")) process.on("SIGTERM", () => undefined)
   const cancelled = new Promise<"cancelled">((resolve) => {
     session.cancelled = () => {
-      writeFileSync(join(notes, "cancelled"), "")
-      if (!has("ignore-cancel")) resolve("cancelled")
+      // Late, so that who does not wait for it sees nothing.
+      const late = has("ignore-cancel") ? 0 : 300
+      setTimeout(() => {
+        writeFileSync(join(notes, "cancelled"), "")
+        if (late > 0) resolve("cancelled")
+      }, late)
     }
   })
 
@@ -294,7 +298,7 @@ const prompt = async ({ client, params }: acp.AgentRequestContext<acp.PromptRequ
 
 if (set("silent")) await forever()
 
-acp
+const connection = acp
   .agent({ name: "fake" })
   .onRequest("initialize", () => ({
     protocolVersion: Number(outside.find(({ name }) => name === "version")?.argument ?? 1),
@@ -351,3 +355,6 @@ acp
       Readable.toWeb(process.stdin) as unknown as ReadableStream<Uint8Array>
     )
   )
+// Its input's end is its own.
+await connection.closed
+process.exit(0)

@@ -2,7 +2,6 @@ import { basename, join } from "node:path"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
@@ -156,14 +155,10 @@ export const make = Effect.fnUntraced(function* (options: Options) {
   ) {
     const sessionId = yield* openSession(turn, connection)
     yield* emit([{ _tag: "Session", sessionId }])
-    const prompt = yield* Effect.fork(connection.prompt(sessionId, promptOf(turn.tier, turn.cwd, turn.prompt)))
-    /** Told to stop; then a moment to do so. */
-    const stop = Effect.zipRight(
-      connection.cancel(sessionId),
-      Effect.timeoutOption(Fiber.await(prompt), cancelPatience)
-    )
+    // Interruptible, for its limit to hold where a finalizer waits for it.
+    const stop = Effect.timeoutOption(Effect.interruptible(connection.cancel(sessionId)), cancelPatience)
     const first = yield* Effect.raceFirst(
-      Effect.map(Fiber.join(prompt), Either.left),
+      Effect.map(connection.prompt(sessionId, promptOf(turn.tier, turn.cwd, turn.prompt)), Either.left),
       Effect.map(connection.asked, Either.right)
     ).pipe(Effect.onInterrupt(() => stop))
     if (Either.isRight(first)) {

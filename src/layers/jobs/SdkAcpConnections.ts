@@ -75,6 +75,8 @@ const open = Effect.fnUntraced(function* (
   let told: Told = Acp.nothing
   let session: string | undefined
   let usage: Usage | undefined
+  /** The turn's end, as the agent tells it. */
+  let prompted: Promise<void> = Promise.resolve()
   let noise = ""
   let misunderstood = 0
   let unfinished = Lines.nothing
@@ -249,15 +251,21 @@ const open = Effect.fnUntraced(function* (
     setConfigOption: (sessionId, configId, value) =>
       Effect.asVoid(request("session/set_config_option", { sessionId, configId, value })),
     prompt: (sessionId, text) =>
-      Effect.suspend(() => {
-        session = sessionId
-        return Effect.map(
-          request("session/prompt", { sessionId, prompt: [{ type: "text", text }] }),
-          ({ stopReason }) => ({ stopReason, message: told.message, usage })
-        )
-      }),
+      Effect.tryPromise({
+        try: () => {
+          session = sessionId
+          const answer = connection.agent.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] })
+          const settle = (): void => undefined
+          prompted = answer.then(settle, settle)
+          return answer
+        },
+        catch: requestFailed
+      }).pipe(Effect.map(({ stopReason }) => ({ stopReason, message: told.message, usage }))),
     cancel: (sessionId) =>
-      Effect.promise(() => connection.agent.notify("session/cancel", { sessionId }).catch(() => undefined)),
+      Effect.promise(async () => {
+        await connection.agent.notify("session/cancel", { sessionId }).catch(() => undefined)
+        await prompted
+      }),
     asked: Deferred.await(asked),
     misunderstood: Effect.sync(() => misunderstood),
     complaints: Effect.map(child.stderr, (stderr) => `${noise}${stderr}`.trim())

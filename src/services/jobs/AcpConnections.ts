@@ -49,6 +49,7 @@ export interface AcpConnection {
     sessionId: string,
     text: string
   ) => Answer<{ readonly stopReason: string; readonly message: string; readonly usage: Usage | undefined }>
+  /** Tells the agent to stop its turn, and waits until it has, whatever became of whoever called `prompt`. */
   readonly cancel: (sessionId: string) => Effect.Effect<void>
   /** How the turn ends by what the agent asked for, if it does: a question for the requester, a plan where one was wanted. */
   readonly asked: Effect.Effect<TurnEnd>
