@@ -7,6 +7,9 @@ import { table } from "../src/layers/http/mcpErrors.ts"
 const root = join(import.meta.dirname, "..")
 const read = (path: string) => readFileSync(join(root, path), "utf8")
 
+/** Those of the bridge stand in the README, those of jobs beside them. */
+const settings = () => read("README.md") + read("docs/configuration.md")
+
 describe("what the documents say of the code", () => {
   it("docs/a2a-bridge.schema.json is what the schema generates (bun run schema writes it)", () => {
     assert.deepStrictEqual(
@@ -27,13 +30,13 @@ describe("what the documents say of the code", () => {
     assert.strictEqual(rows.size, Object.keys(table).length)
   })
 
-  it("README.md lists every environment variable that overrides a field", () => {
-    const readme = read("README.md")
+  it("README.md and docs/configuration.md list every environment variable that overrides a field", () => {
+    const readme = settings()
     for (const variable of Object.keys(Config.environment)) assert.include(readme, `\`${variable}\``)
   })
 
-  it("README.md lists every setting", () => {
-    const readme = read("README.md")
+  it("README.md and docs/configuration.md list every setting", () => {
+    const readme = settings()
     for (const field of Object.keys(Config.ConfigFile.fields)) {
       if (field !== "$schema") assert.match(readme, new RegExp(`\`${field}(\\.\\w+)?\``), field)
     }

@@ -3,6 +3,8 @@ import * as Cause from "effect/Cause"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import { Listening } from "../services/Listening.ts"
 import { Config } from "../services/Config.ts"
@@ -62,6 +64,17 @@ type Paths = FileConfig.FileConfigOptions
 
 /** From tools to answers, without a transport: what every way in shares. */
 const protocol = McpServer.layer.pipe(Layer.provideMerge(Layer.mergeAll(Features.layer, Invocations.layer)))
+
+const levels = { debug: LogLevel.Debug, info: LogLevel.Info, warn: LogLevel.Warning, error: LogLevel.Error }
+
+/** The settings, and the least severe level that they let through. */
+const configured = (paths: Paths) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.flatMap(Config, ({ current }) => current),
+      ({ logLevel }) => Logger.minimumLogLevel(levels[logLevel])
+    )
+  ).pipe(Layer.provideMerge(FileConfig.layer(paths)))
 
 /** The job engine's modules are many: they are loaded where there are jobs. */
 const jobsOf = (paths: Paths) =>
@@ -127,7 +140,7 @@ const compose = (host: OmpHost, lifecycle: Context.Tag.Service<Lifecycle>) => {
       )
     ),
     Layer.provideMerge(Layer.succeed(Lifecycle, lifecycle)),
-    Layer.provideMerge(FileConfig.layer(paths)),
+    Layer.provideMerge(configured(paths)),
     Layer.provide(Layer.mergeAll(HostLogger.layer(host), Layer.setTracerEnabled(false)))
   )
 }
@@ -222,7 +235,7 @@ const standaloneParts = ({ env, lifecycle, stateDir }: StandaloneOptions) => {
     ),
     Layer.provideMerge(jobsOf(paths)),
     Layer.provideMerge(Layer.succeed(Lifecycle, lifecycle)),
-    Layer.provideMerge(FileConfig.layer(paths)),
+    Layer.provideMerge(configured(paths)),
     Layer.provide(Layer.setTracerEnabled(false))
   )
 }

@@ -71,7 +71,12 @@ export const layer = (options: JobsOptions) =>
         specs: specsOf(started),
         default: started.jobs.worker,
         make: {
-          acp: ({ kind: _kind, ...spec }) => AcpWorker.make({ ...spec, ...shared }),
+          acp: ({ kind: _kind, config: folder, ...spec }) =>
+            AcpWorker.make({
+              ...spec,
+              ...shared,
+              config: folder && { ...folder, from: folder.from.replace(/^~(?=\/|$)/, shared.home) }
+            }),
           "cursor-cli": ({ kind: _kind, ...spec }) => CursorCliWorker.make({ ...spec, ...shared })
         }
       })

@@ -148,7 +148,15 @@ export const overlay = (
 }
 
 /** Fields that take effect only when the bridge starts again. */
-export const restartFields = ["port", "host"] as const satisfies ReadonlyArray<keyof BridgeConfig>
+export const restartFields = [
+  "port",
+  "host",
+  "stateDir",
+  "cursorBin",
+  "persistEvents",
+  "eventLogDir",
+  "logLevel"
+] as const satisfies ReadonlyArray<keyof BridgeConfig>
 
 /** Names of the top-level fields in which the two settings differ. */
 export const changedFields = (before: BridgeConfig, after: BridgeConfig): ReadonlyArray<string> => {

@@ -6,7 +6,10 @@ import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js"
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js"
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js"
 import { afterAll, assert, beforeAll, describe, it } from "vitest"
-import { bunBinary, root, until } from "../support/omp.ts"
+import type { McpClient } from "../support/mcpClient.ts"
+import { mcpClient } from "../support/mcpClient.ts"
+import type { RpcOmp } from "../support/omp.ts"
+import { bunBinary, root, until, useLab } from "../support/omp.ts"
 
 type Structure = Record<string, unknown>
 
@@ -153,14 +156,14 @@ const suite = (name: string, connect: (lab: Lab) => Promise<{ client: Client; en
       writeFileSync(join(lab.dir, "p.patch"), String(diff["patch"]))
       git(target, "apply", "--binary", join(lab.dir, "p.patch"))
       assert.notStrictEqual(git(target, "status", "--porcelain"), "")
-      assert.strictEqual(lab.untouched(), before)
+      await until("the checkout is as it was", () => lab.untouched() === before)
     })
 
     it("fails a consulting job that changed the tree, and keeps what it did on record", async () => {
       const run = await tools.ask("cursor_run", { prompt: "[rogue] [edit:a.txt]", tier: "consult" })
       const { status } = await tools.follow(run["jobId"], "completed", "failed")
       assert.strictEqual((status["failure"] as Structure | undefined)?.["reason"], "tree-changed")
-      assert.strictEqual(lab.untouched(), before)
+      await until("the checkout is as it was", () => lab.untouched() === before)
     })
 
     it("asks, and goes on with the answer in the same conversation", async () => {
@@ -185,7 +188,7 @@ const suite = (name: string, connect: (lab: Lab) => Promise<{ client: Client; en
       assert.strictEqual(cancelled["state"], "canceled")
       const { status } = await tools.follow(run["jobId"], "canceled")
       assert.strictEqual(status["state"], "canceled")
-      assert.strictEqual(lab.untouched(), before)
+      await until("the checkout is as it was", () => lab.untouched() === before)
     })
 
     it("refuses what is outside, unknown or too much, and says why", async () => {
@@ -210,7 +213,7 @@ const suite = (name: string, connect: (lab: Lab) => Promise<{ client: Client; en
 
     it("ends when it is told to", async () => {
       assert.deepStrictEqual(await tools.ask("bridge_shutdown", { reason: "the test is over" }), { stopping: true })
-      assert.strictEqual(lab.untouched(), before)
+      await until("the checkout is as it was", () => lab.untouched() === before)
     })
   })
 
@@ -252,4 +255,94 @@ suite("pi-a2a serve, with the MCP SDK's client", async (lab) => {
       assert.isTrue(existsSync(join(lab.state, "jobs.sqlite")) || existsSync(join(lab.state, "a2a-bridge/jobs.sqlite")))
     }
   }
+})
+
+describe("a real omp with a folder allowed", () => {
+  const omps = useLab()
+  let lab: Lab
+  let omp: RpcOmp
+  let client: McpClient
+  let before: string
+
+  beforeAll(async () => {
+    lab = makeLab()
+    omps.onEnd(() => rmSync(lab.dir, { recursive: true, force: true }))
+    before = lab.untouched()
+    const home = omps.home({ bridge: { workspaceRoots: [lab.repo], cursorBin: lab.env.CURSOR_BIN } })
+    omp = omps.rpc(home, { env: { CURSOR_API_KEY: "none" } })
+    client = await mcpClient(await omp.url(), home.token())
+  })
+
+  it("has the nine tools among its own, once each, and runs a job for a remote client", async () => {
+    // omp takes tools that come late one after the other.
+    const names = await until("all nine", async () => {
+      const now = await client.names()
+      return now.filter((name) => /^(cursor|bridge)_/.test(name)).length >= 9 ? now : undefined
+    })
+    assert.includeMembers([...names], ["cursor_run", "cursor_diff", "bridge_shutdown", "read", "bash"])
+    assert.strictEqual(new Set(names).size, names.length)
+    const run = await client.call("cursor_run", { prompt: "[edit:a.txt]", tier: "execute" })
+    assert.isFalse(run.isError, run.text)
+    const { jobId } = JSON.parse(run.text) as { readonly jobId: string }
+    const ended = await until("the job's end", async () => {
+      const status = JSON.parse((await client.call("cursor_status", { jobId, waitSeconds: 2 })).text) as Structure
+      return ["completed", "failed"].includes(String(status["state"])) ? status : undefined
+    })
+    assert.strictEqual(ended["state"], "completed", JSON.stringify(ended["failure"]))
+    assert.include((await client.call("cursor_diff", { jobId })).text, "a.txt")
+    await until("the checkout is as it was", () => lab.untouched() === before)
+  })
+
+  it("has no such tools where no folder is allowed", async () => {
+    const home = omps.home()
+    const other = await mcpClient(await omps.rpc(home).url(), home.token())
+    assert.notInclude(await other.names(), "cursor_run")
+  })
+})
+
+describe("a bridge that is killed while jobs run", () => {
+  it("loses no job, leaves no process and no worktree, and says what became of them", async () => {
+    const lab = makeLab()
+    const before = lab.untouched()
+    const start = async () => {
+      const client = new Client({ name: "e2e-kill", version: "1" })
+      const transport = new StdioClientTransport({
+        command: bunBinary,
+        args: [cli, "stdio", "--state", lab.state, "--root", lab.repo],
+        env: lab.env,
+        stderr: "ignore"
+      })
+      await client.connect(transport as unknown as Parameters<Client["connect"]>[0])
+      return { client, tools: toolsOver(client), pid: transport.pid ?? 0 }
+    }
+    const first = await start()
+    const running = await Promise.all(
+      ["[edit:a.txt] [detached-child] [hang]", "[ignore-sigterm] [hang]", "[ask:which?]"].map((prompt) =>
+        first.tools.ask("cursor_run", { prompt, tier: "execute" })
+      )
+    )
+    await first.tools.follow(running[0]?.["jobId"], "running")
+    await first.tools.follow(running[2]?.["jobId"], "input-required")
+    const marked = () =>
+      running.flatMap(({ jobId }) =>
+        Bun.spawnSync(["sh", "-c", `grep -lsa 'PI_A2A_JOB=${String(jobId)}' /proc/[0-9]*/environ`])
+          .stdout.toString()
+          .split("\n")
+          .filter((line) => line !== "")
+      )
+    await until("the workers work", () => marked().length > 0)
+    process.kill(first.pid, "SIGKILL")
+    const second = await start()
+    const states = await Promise.all(
+      running.map(async ({ jobId }) => (await second.tools.ask("cursor_status", { jobId }))["state"])
+    )
+    assert.deepStrictEqual(states, ["orphaned", "orphaned", "input-required"])
+    await until("no process of theirs is left", () => marked().length === 0)
+    await second.tools.ask("cursor_reply", { jobId: running[2]?.["jobId"], prompt: "that one" })
+    const { status } = await second.tools.follow(running[2]?.["jobId"], "completed", "failed")
+    assert.strictEqual(status["state"], "completed", JSON.stringify(status["failure"]))
+    await until("the worktrees are gone", () => lab.untouched() === before)
+    await second.client.close()
+    rmSync(lab.dir, { recursive: true, force: true })
+  })
 })

@@ -76,7 +76,26 @@ describe("Config.decode", () => {
       allowedOrigins: [],
       allowedHosts: [],
       maxBodyBytes: 1048576,
-      maxResultBytes: 2097152
+      maxResultBytes: 2097152,
+      logLevel: "info",
+      workspaceRoots: [],
+      cursorBin: "agent",
+      defaultTimeoutSec: 900,
+      maxConcurrency: 4,
+      persistEvents: false,
+      jobs: {
+        worker: "cursor",
+        workers: [],
+        tiers: ["consult", "plan", "execute"],
+        whenBusy: "refuse",
+        maxQueued: 32,
+        maxResultBytes: 262144,
+        maxEventBytes: 65536,
+        maxEvents: 20000,
+        keepDays: 14,
+        keepJobs: 500,
+        copyFiles: []
+      }
     })
   })
 

@@ -31,7 +31,7 @@ const pollMillis = 25
 export const until = async <A>(
   what: string | (() => string),
   probe: () => A | Promise<A>,
-  timeoutMillis = 20_000
+  timeoutMillis = 45_000
 ): Promise<Exclude<A, undefined | null | false | 0 | "">> => {
   const deadline = performance.now() + timeoutMillis
   for (;;) {
@@ -340,7 +340,7 @@ const startRpc = (home: Home, options: StartOptions): RpcOmp => {
       .slice(-8)
       .map((frame) => JSON.stringify(frame).slice(0, 300))
       .join("\n")}`
-  const frame: RpcOmp["frame"] = (what, matches, after = 0, timeoutMillis = 20_000) =>
+  const frame: RpcOmp["frame"] = (what, matches, after = 0, timeoutMillis = 45_000) =>
     until(
       () => `${what}; ${state()}`,
       () => pump().slice(after).find(matches),

@@ -59,7 +59,7 @@ export const openTerminal = (home: Home, args: ReadonlyArray<string> = []): Term
         }
       )
     },
-    shows: (pattern, timeoutMillis = 20_000) =>
+    shows: (pattern, timeoutMillis = 45_000) =>
       until(
         () => `${pattern} on the screen:\n${screen()}`,
         () => {

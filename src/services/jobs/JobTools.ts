@@ -9,7 +9,7 @@ import * as Stream from "effect/Stream"
 import type { Principal } from "../Auth.ts"
 import { PrincipalId } from "../Auth.ts"
 import { Config } from "../Config.ts"
-import type { AskFailed, CapabilityMissing } from "../Exchange.ts"
+import type { CapabilityMissing } from "../Exchange.ts"
 import type { ExecuteOptions, HostTool, JsonObject, ToolAnnotations, ToolResult } from "../HostTools.ts"
 import { ArgumentsInvalid } from "../HostTools.ts"
 import { Lifecycle } from "../Lifecycle.ts"
@@ -234,7 +234,7 @@ const texts: { readonly [N in JobToolName]: Text } = {
 const inlined = (value: unknown, definitions: JsonObject): unknown => {
   if (Array.isArray(value)) return value.map((one) => inlined(one, definitions))
   if (!isRecord(value)) return value
-  const { $defs, $ref, ...rest } = value
+  const { $defs: _definitions, $ref, ...rest } = value
   const target = typeof $ref === "string" ? definitions[$ref.replace("#/$defs/", "")] : undefined
   const whole = isRecord(target) ? { ...target, ...rest } : rest
   return Object.fromEntries(Object.entries(whole).map(([key, inner]) => [key, inlined(inner, definitions)]))
@@ -336,7 +336,7 @@ const make = Effect.gen(function* () {
             return isRecord(content) && typeof content["answer"] === "string" ? content["answer"] : undefined
           }),
           // A client that cannot be asked still has cursor_reply.
-          Effect.catchAll((_error: AskFailed | CapabilityMissing) => Effect.succeed(undefined))
+          Effect.orElseSucceed(() => undefined)
         )
       if (answer === undefined || answer.trim() === "") return now
       return yield* accompany(yield* jobs.reply(now.id, owner, answer), owner, exchange)
@@ -456,11 +456,11 @@ const make = Effect.gen(function* () {
         return new ArgumentsInvalid({ tool: name, detail })
       }),
     execute: (name, args, call) =>
-      Effect.suspend(() => {
-        const run = runs[name] as unknown as Run<JobToolName>
-        const decoded = Schema.decodeUnknownSync(inputs[name] as Schema.Schema<unknown, unknown>)(args)
-        return run(decoded as Args<JobToolName>, accountOf(call.principal), call)
-      }).pipe(
+      // They were validated: what does not decode now is a fault of ours.
+      Effect.orDie(Schema.decodeUnknown(inputs[name] as Schema.Schema<unknown, unknown>)(args)).pipe(
+        Effect.flatMap((decoded) =>
+          (runs[name] as unknown as Run<JobToolName>)(decoded as Args<JobToolName>, accountOf(call.principal), call)
+        ),
         Effect.catchAll((error) =>
           error._tag === "CapabilityMissing" ? error : Effect.succeed(refused(explain(error)))
         )
