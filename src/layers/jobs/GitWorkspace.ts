@@ -91,7 +91,7 @@ const make = (options: Options) =>
             for (const name of yield* GitRepository.ownBranches(git, gitDir, record.branchesBefore)) branches.add(name)
           yield* worktrees.write({ ...record, branchesMade: [...branches] }).pipe(Effect.catchAll(complain))
         }
-        // Through a link git would empty the folder that it leads to.
+        // Git is not asked to delete through a link.
         if (common !== undefined && (yield* worktrees.kind(root)) === "folder")
           yield* git
             .run([`--git-dir=${common}`, "worktree", "remove", "--force", "--force", root])

@@ -33,7 +33,6 @@ export interface Disk {
   readonly walk: (folder: Uint8Array) => Effect.Effect<ReadonlyArray<Uint8Array>>
 }
 
-const gitlink = "160000"
 const slash = 0x2f
 
 const withoutSlash = (path: Uint8Array): Uint8Array => (path.at(-1) === slash ? path.subarray(0, -1) : path)
@@ -65,13 +64,13 @@ export const collect = Effect.fnUntraced(function* (git: Context.Tag.Service<typ
 
   // Not the dirt inside a submodule: git would run a git of its own there.
   const tracked = parseChanges(yield* run(["diff-files", "-z", "--raw", "--ignore-submodules=dirty"])).entries
-  const becameRepository = tracked.filter(({ newMode, oldMode }) => newMode === gitlink && oldMode !== gitlink)
-  const gone = [...tracked.filter(({ status }) => status === "D"), ...becameRepository]
+  // By name: a file whose folder became a link is beyond what may be looked at.
+  const gone = tracked.filter(({ status }) => status === "D")
   if (gone.length > 0) {
     const removal = encode(`0 ${"0".repeat(base.length)}\t`)
     yield* run(["update-index", "-z", "--index-info"], toRecords(gone.map(({ path }) => concat(removal, path))))
   }
-  yield* add(tracked.filter((entry) => !gone.includes(entry)).map(({ path }) => path))
+  yield* add(tracked.filter(({ status }) => status !== "D").map(({ path }) => path))
 
   // A repository that was made in the worktree is listed as a folder. Its files are files: as a submodule of nowhere
   // they would be lost.

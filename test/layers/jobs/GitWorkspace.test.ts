@@ -15,7 +15,7 @@ import {
   writeFileSync
 } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe, it, vi } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -27,6 +27,9 @@ import type { Changes, Checkout } from "../../../src/services/jobs/Workspace.ts"
 import { Workspace } from "../../../src/services/jobs/Workspace.ts"
 import { git, gitEnv, repository, snapshot, tree, write } from "../../support/gitRepo.ts"
 import { folder } from "../../support/suites/folder.ts"
+
+// Some twenty git processes a test, on a machine that others load.
+vi.setConfig({ testTimeout: 60_000 })
 
 const newJob = () => JobId.make(crypto.randomUUID())
 
@@ -369,6 +372,24 @@ describe("GitWorkspace.open", () => {
       assert.strictEqual(readFileSync(join(applied(dir, repo, checkout.base, changes), "out/z"), "utf8"), "z\n")
       yield* workspace.remove(jobId, checkout.root)
       assert.deepStrictEqual(snapshot(repo), before)
+      // HEAD has the folder, the checkout has one of its own there, the worktree would have none.
+      write(repo, "out/own", "o\n")
+      const error = yield* Effect.flip(workspace.open(newJob(), join(repo, "out")))
+      assert.deepInclude(error, { reason: "untracked" })
+    })
+  )
+
+  it.scopedLive("takes only the main checkout's word for what is left out", () =>
+    Effect.gen(function* () {
+      const { dir, repo, workspace } = yield* setup({ files: { "in/x": "x\n", "out/y": "y\n" } })
+      const linked = join(dir, "roots/linked")
+      git(repo, "worktree", "add", "-q", "--detach", linked)
+      git(linked, "sparse-checkout", "set", "in")
+      const checkout = yield* workspace.open(newJob(), linked)
+      assert.isFalse(existsSync(join(checkout.root, "out")))
+      assert.strictEqual((yield* workspace.collect(checkout)).patch.length, 0)
+      write(checkout.root, "out/y", "changed\n")
+      assert.deepStrictEqual(changed(yield* workspace.collect(checkout)), ["modified out/y"])
     })
   )
 
@@ -452,24 +473,52 @@ describe("GitWorkspace.open", () => {
   it.scopedLive("copies other files than those configured, over tracked ones, or into the patch", () =>
     Effect.gen(function* () {
       const { dir, repo, workspace } = yield* setup({
-        files: { "a.txt": "one\n", "apps/web/x": "x\n", "tracked.env": "t\n", ".gitignore": ".env\n" },
-        copyFiles: [".env", "apps/*/.env", "**/*.local", "tracked.env", "../outside", "/etc/passwd", "linked.env"]
+        files: {
+          "a.txt": "one\n",
+          "apps/web/x": "x\n",
+          "tracked.env": "t\n",
+          "unstaged.env": "t\n",
+          ".gitignore": ".env\n"
+        },
+        copyFiles: [
+          ".env",
+          "apps/*/.env",
+          "**/*.local",
+          "tracked.env",
+          "unstaged.env",
+          "../outside",
+          "/etc/passwd",
+          "linked.env"
+        ]
       })
       write(repo, ".env", "SECRET=1\n", 0o600)
       write(repo, "apps/web/.env", "WEB=1\n")
       write(repo, "not/copied.txt", "n\n")
       write(repo, "deep/er/some.local", "L=1\n")
       write(repo, "tracked.env", "changed\n")
+      // Untracked in the index, and still in HEAD.
+      git(repo, "rm", "--quiet", "--cached", "unstaged.env")
+      write(repo, "unstaged.env", "changed\n")
       write(dir, "roots/outside", "o\n")
       symlinkSync("/etc/passwd", join(repo, "linked.env"))
       const checkout = yield* workspace.open(newJob(), repo)
       const files = tree(checkout.root, [".git"])
       assert.deepStrictEqual(
         Object.keys(files).sort(),
-        [".env", ".gitignore", "a.txt", "apps/web/.env", "apps/web/x", "deep/er/some.local", "tracked.env"].sort()
+        [
+          ".env",
+          ".gitignore",
+          "a.txt",
+          "apps/web/.env",
+          "apps/web/x",
+          "deep/er/some.local",
+          "tracked.env",
+          "unstaged.env"
+        ].sort()
       )
       assert.strictEqual(statSync(join(checkout.root, ".env")).mode & 0o777, 0o600)
-      assert.strictEqual(readFileSync(join(checkout.root, "tracked.env"), "utf8"), "t\n")
+      for (const name of ["tracked.env", "unstaged.env"])
+        assert.strictEqual(readFileSync(join(checkout.root, name), "utf8"), "t\n")
       assert.match(checkout.notes.join(), /Copied from the checkout: .*\.env/)
       assert.strictEqual((yield* workspace.collect(checkout)).patch.length, 0)
       // Not even where the worker changes and commits them.
