@@ -37,52 +37,53 @@ const isModern = (client: ClientName): boolean => clients[client].era === "moder
 
 type Id = string | number
 
-export type Action =
-  | {
-      readonly _tag: "Call"
-      readonly client: ClientName
-      readonly id: Id
-      readonly token: Id | undefined
-      readonly stream: boolean
-    }
-  | { readonly _tag: "Order"; readonly call: number; readonly order: Order }
-  | { readonly _tag: "Cancel"; readonly client: ClientName; readonly id: Id }
-  | { readonly _tag: "CancelTask"; readonly call: number }
-  | { readonly _tag: "Drop"; readonly call: number }
+/** What happens to one call: `call` counts the calls of a program. */
+type Step =
+  | { readonly _tag: "Order"; readonly order: Order }
+  /** Legacy. */
+  | { readonly _tag: "Cancel" }
+  | { readonly _tag: "CancelTask" }
+  | { readonly _tag: "Drop" }
   /** Legacy: GET with the last event's id. */
-  | { readonly _tag: "Resume"; readonly call: number }
+  | { readonly _tag: "Resume" }
   /** A lost connection, and the client back after a while. */
-  | { readonly _tag: "Blink"; readonly call: number; readonly millis: number }
+  | { readonly _tag: "Blink"; readonly millis: number }
   /** Legacy: a response to a question. */
-  | { readonly _tag: "Answer"; readonly client: ClientName; readonly question: number }
+  | { readonly _tag: "Answer" }
   /** Modern: the request again, with answers or without; of a task, `tasks/update`. */
-  | { readonly _tag: "Retry"; readonly call: number; readonly id: Id; readonly answers: boolean }
-  | { readonly _tag: "Delete"; readonly client: ClientName }
-  | { readonly _tag: "Revoke"; readonly client: ClientName }
+  | { readonly _tag: "Retry"; readonly id: Id; readonly answers: boolean }
+  /** Of the call's session. */
+  | { readonly _tag: "Delete" }
+  /** Of the call's token. */
+  | { readonly _tag: "Revoke" }
   | { readonly _tag: "Wait"; readonly millis: number }
-  /** A client uses what belongs to another. */
-  | { readonly _tag: "Trespass"; readonly client: ClientName; readonly call: number; readonly way: Way }
+  /** Another client uses what belongs to this call: one of the ways that there are at that moment. */
+  | { readonly _tag: "Trespass"; readonly other: number; readonly way: number }
 
-const ways = ["answer", "cancel", "resume", "session", "delete", "state", "task"] as const
-type Way = (typeof ways)[number]
+interface Call {
+  readonly _tag: "Call"
+  readonly client: ClientName
+  readonly id: Id
+  readonly token: Id | undefined
+  readonly stream: boolean
+}
+export type Action = (Step | Call) & { readonly call: number }
 
-const Client = FastCheck.constantFrom(...names)
 const AnyId = FastCheck.constantFrom<Id>(1, "1", 2)
-/** Counted from the latest: most of what happens is about one call. */
-const Call = FastCheck.constantFrom(0, 0, 0, 0, 0, 1, 1, 2, 3)
 const constant = <const A extends string>(tag: A) => FastCheck.constant(tag)
+const plain = <const A extends string>(tag: A) => FastCheck.record({ _tag: constant(tag) })
 
-const calling: FastCheck.Arbitrary<Action> = FastCheck.record({
+const Calling: FastCheck.Arbitrary<Call> = FastCheck.record({
   _tag: constant("Call"),
-  client: Client,
+  client: FastCheck.constantFrom(...names),
   id: AnyId,
   token: FastCheck.constantFrom<Id | undefined>(1, "1", 1, undefined),
-  stream: FastCheck.constantFrom(true, true, true, true, false)
+  stream: FastCheck.constantFrom(true, true, true, true, true, false)
 })
-const ordering: FastCheck.Arbitrary<Action> = FastCheck.record({
+const Ordering: FastCheck.Arbitrary<Step> = FastCheck.record({
   _tag: constant("Order"),
-  call: Call,
   order: FastCheck.constantFrom<Order>(
+    "progress",
     "progress",
     "progress",
     "progress",
@@ -92,76 +93,85 @@ const ordering: FastCheck.Arbitrary<Action> = FastCheck.record({
     "ask",
     "detach",
     "escalate",
-    "partingWords",
-    "finish",
     "finish"
   )
 })
-const cancelling: FastCheck.Arbitrary<Action> = FastCheck.record({
-  _tag: constant("Cancel"),
-  client: Client,
-  id: AnyId
-})
-const answering: FastCheck.Arbitrary<Action> = FastCheck.oneof(
-  FastCheck.record({ _tag: constant("Answer"), client: Client, question: FastCheck.nat(5) }),
-  FastCheck.record({
-    _tag: constant("Retry"),
-    call: Call,
-    id: AnyId,
-    answers: FastCheck.constantFrom(true, true, true, false)
-  })
-)
-const waiting: FastCheck.Arbitrary<Action> = FastCheck.record({
+const Waiting: FastCheck.Arbitrary<Step> = FastCheck.record({
   _tag: constant("Wait"),
   millis: FastCheck.constantFrom(0, 100, 900, 1100, 2500, 6000, 31_000, 400_000)
 })
+const always: ReadonlyArray<FastCheck.WeightedArbitrary<Step>> = [
+  { weight: 9, arbitrary: Ordering },
+  { weight: 2, arbitrary: Waiting },
+  { weight: 2, arbitrary: plain("Drop") },
+  {
+    weight: 1,
+    arbitrary: FastCheck.oneof({ weight: 4, arbitrary: plain("Delete") }, { weight: 1, arbitrary: plain("Revoke") })
+  }
+]
+const legacy: ReadonlyArray<FastCheck.WeightedArbitrary<Step>> = [
+  ...always,
+  { weight: 2, arbitrary: plain("Cancel") },
+  { weight: 4, arbitrary: plain("Resume") },
+  {
+    weight: 3,
+    arbitrary: FastCheck.record({ _tag: constant("Blink"), millis: FastCheck.constantFrom(0, 500, 990, 1200) })
+  },
+  { weight: 4, arbitrary: plain("Answer") }
+]
+const modern: ReadonlyArray<FastCheck.WeightedArbitrary<Step>> = [
+  ...always,
+  { weight: 1, arbitrary: plain("CancelTask") },
+  {
+    weight: 6,
+    arbitrary: FastCheck.record({
+      _tag: constant("Retry"),
+      id: AnyId,
+      answers: FastCheck.constantFrom(true, true, true, false)
+    })
+  }
+]
+const trespassing: FastCheck.WeightedArbitrary<Step> = {
+  weight: 8,
+  arbitrary: FastCheck.record({ _tag: constant("Trespass"), other: FastCheck.nat(2), way: FastCheck.nat(6) })
+}
 
-const programs = (action: FastCheck.Arbitrary<Action>) =>
-  FastCheck.array(action, { minLength: 1, maxLength: 30, size: "max" })
+/** Calls with what happens to each, in one of the orders that keep the order of every call's own steps. */
+const programs = (
+  more: ReadonlyArray<FastCheck.WeightedArbitrary<Step>>
+): FastCheck.Arbitrary<ReadonlyArray<Action>> => {
+  const Scene = Calling.chain((call) =>
+    FastCheck.record({
+      call: FastCheck.constant(call),
+      steps: FastCheck.array(FastCheck.oneof(...(isModern(call.client) ? modern : legacy), ...more), {
+        maxLength: 12,
+        size: "max"
+      })
+    })
+  )
+  return FastCheck.tuple(
+    FastCheck.array(Scene, { minLength: 1, maxLength: 4, size: "max" }),
+    FastCheck.array(FastCheck.nat(3), { maxLength: 52, size: "max" })
+  ).map(([scenes, turns]) => {
+    const waiting = scenes.map(({ call, steps }) => [call, ...steps])
+    const numbers = new Map<number, number>()
+    const actions: Array<Action> = []
+    for (let at = 0; waiting.some((steps) => steps.length > 0); at++) {
+      const left = waiting.flatMap((steps, scene) => (steps.length > 0 ? [scene] : []))
+      const scene = left[(turns[at] ?? 0) % left.length] ?? 0
+      const step = waiting[scene]?.shift()
+      if (!numbers.has(scene)) numbers.set(scene, numbers.size)
+      if (step !== undefined) actions.push({ ...step, call: numbers.get(scene) ?? 0 })
+    }
+    return actions
+  })
+}
 
 /** Everything that may happen to calls. */
-export const AnyProgram = programs(
-  FastCheck.oneof(
-    { weight: 6, arbitrary: calling },
-    { weight: 10, arbitrary: ordering },
-    { weight: 3, arbitrary: cancelling },
-    { weight: 1, arbitrary: FastCheck.record({ _tag: constant("CancelTask"), call: Call }) },
-    { weight: 4, arbitrary: FastCheck.record({ _tag: constant("Drop"), call: Call }) },
-    { weight: 3, arbitrary: FastCheck.record({ _tag: constant("Resume"), call: Call }) },
-    {
-      weight: 4,
-      arbitrary: FastCheck.record({
-        _tag: constant("Blink"),
-        call: Call,
-        millis: FastCheck.constantFrom(0, 500, 990, 1200)
-      })
-    },
-    { weight: 6, arbitrary: answering },
-    { weight: 1, arbitrary: FastCheck.record({ _tag: constant("Delete"), client: Client }) },
-    { weight: 1, arbitrary: FastCheck.record({ _tag: constant("Revoke"), client: Client }) },
-    { weight: 4, arbitrary: waiting }
-  )
-)
+export const AnyProgram = programs([])
 
-/** What clients do that use the same ids, and each other's. */
-export const CrossedProgram = programs(
-  FastCheck.oneof(
-    { weight: 6, arbitrary: calling },
-    { weight: 8, arbitrary: ordering },
-    { weight: 3, arbitrary: cancelling },
-    { weight: 5, arbitrary: answering },
-    {
-      weight: 8,
-      arbitrary: FastCheck.record({
-        _tag: constant("Trespass"),
-        client: Client,
-        call: Call,
-        way: FastCheck.constantFrom(...ways)
-      })
-    },
-    { weight: 1, arbitrary: waiting }
-  )
-)
+/** The same, by clients that use each other's ids, states and tasks as well. */
+export const CrossedProgram = programs([trespassing])
 
 /** In milliseconds (docs/protocol.md, going away; questions to the client). */
 const droppedGrace = 1000
@@ -179,6 +189,8 @@ interface Known {
   readonly connections: Array<{ readonly connection: Connection; readonly id: Id; readonly token: Id | undefined }>
   lastEventId: string | undefined
   /** Since when there is nobody on its stream, and for how long that is all right. */
+  /** How often its server sent its client away. */
+  sentAway: number
   away: { readonly since: number; readonly grace: number } | undefined
   /** The client, its session or its token said that it is over. */
   over: boolean
@@ -214,6 +226,7 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
         const numbers = new Set(call.connections.map(({ connection }) => connection.number))
         return seenBy(call.client).flatMap((seen, at) => (numbers.has(seen.connection) ? [{ ...seen, at }] : []))
       }
+      const lastOf = (call: Known): Seen => about(call).at(-1) ?? { connection: 0, eventId: undefined, message: {} }
       const taskOf = (call: Known): string | undefined => {
         const created = about(call).find((seen) => resultOf(seen)["resultType"] === "task")
         return created === undefined ? undefined : String(resultOf(created)["taskId"])
@@ -235,7 +248,6 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
       const endAll = (which: (call: Known) => boolean) => {
         for (const call of calls) if (which(call) && !call.over) finish(call)
       }
-      const nth = (n: number): Known | undefined => calls.at(-1 - n)
       const send = (client: ClientName, session: string | undefined, body: object, stream = true) =>
         world.post(client, clients[client].who, session, { jsonrpc: "2.0", ...body }, stream)
       /** A request beside the calls. */
@@ -263,148 +275,151 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
           for (const seen of heardOn(call, connection)) {
             if (isInputRequired(seen) && !call.parkedAt.has(seen)) call.parkedAt.set(seen, now)
           }
-          const sentAway = connection.over && call.away === undefined && !call.over && call.session !== undefined
-          if (sentAway && finalAnswer(call) === undefined) call.away = { since: now, grace: sentAwayGrace }
+          const run = runOf(call)
+          const sentAway = call.session !== undefined && call.sentAway < (run?.detached ?? 0)
+          if (sentAway && connection.over && call.away === undefined) call.away = { since: now, grace: sentAwayGrace }
+          call.sentAway = run?.detached ?? 0
+          // Who has neither given up nor been away for too long still has its call.
+          const parked = Math.max(-Infinity, ...call.parkedAt.values())
+          const patient = call.away === undefined || now - call.away.since < call.away.grace
+          const late = call.parkedAt.size > 0 && isInputRequired(lastOf(call)) && now - parked >= parkedFor
+          if (!call.over && patient && !late) {
+            assert.notStrictEqual(run?.ended, "interrupted", `${call.tag} was ended although its client wants it`)
+          }
         }
       })
 
-      const trespass = (client: ClientName, call: Known, way: Way): Effect.Effect<void, never, Scope.Scope> =>
-        Effect.gen(function* () {
-          const { who } = clients[client]
-          const foreign = clients[call.client].who !== who
-          const mine = yield* sessionOf(client)
-          switch (way) {
-            case "answer": {
-              const question = seenBy(call.client).findLast(isQuestion)
-              if (mine === undefined || question === undefined) return
-              yield* send(client, mine, { id: question.message["id"], result: { to: "somebody else" } })
-              return
-            }
-            case "cancel":
-              if (mine === undefined || call.session === undefined || !foreign) return
-              for (const { id } of call.connections) {
-                yield* send(client, call.session, { method: "notifications/cancelled", params: { requestId: id } })
-              }
-              return
-            case "resume":
-              if (mine === undefined || call.lastEventId === undefined) return
-              yield* world.listen(client, who, mine, call.lastEventId)
-              return
-            case "session": {
-              if (call.session === undefined || !foreign) return
-              const { number } = yield* world.listen(client, who, call.session, call.lastEventId)
+      type Way = () => Effect.Effect<void, never, Scope.Scope>
+      /** What `client` can try with what belongs to `call`, as it is now. */
+      const waysTo = (client: ClientName, call: Known): ReadonlyArray<Way> => {
+        const { who } = clients[client]
+        const foreign = clients[call.client].who !== who
+        const mine = sessions.get(client)
+        const { session, lastEventId } = call
+        const question = about(call).findLast(isQuestion)
+        const told = about(call).findLast(isInputRequired)
+        const taskId = taskOf(call)
+        const wrong = { [questionKey]: { to: "somebody else" } }
+        const refused = (got: ReadonlyArray<Seen>, tag: string) =>
+          assert.deepStrictEqual(
+            got.map(({ message }) => message["error"]),
+            [tag],
+            `${client} got at ${call.tag}`
+          )
+        const ways: Array<Way> = []
+        if (mine !== undefined && question !== undefined) {
+          ways.push(() => send(client, mine, { id: question.message["id"], result: wrong[questionKey] }))
+        }
+        if (mine !== undefined && lastEventId !== undefined) {
+          ways.push(() => world.listen(client, who, mine, lastEventId))
+        }
+        if (session !== undefined && foreign) {
+          ways.push(
+            Effect.fnUntraced(function* () {
+              const { number } = yield* world.listen(client, who, session, lastEventId)
               yield* world.settle
-              const got = seenBy(client).filter((seen) => seen.connection === number)
-              assert.deepStrictEqual(
-                got.map(({ message }) => message["error"]),
-                ["SessionNotFound"],
-                `${client} took up the stream of ${call.tag}`
+              refused(
+                seenBy(client).filter((seen) => seen.connection === number),
+                "SessionNotFound"
               )
-              return
-            }
-            case "delete":
-              if (call.session !== undefined && foreign) yield* world.close(who, call.session)
-              return
-            case "state": {
-              const told = about(call).findLast(isInputRequired)
-              if (told === undefined || !foreign || !isModern(client)) return
-              const { requestState } = resultOf(told)
-              const got = yield* ask(client, "tools/call", {
-                ...call.params,
-                requestState,
-                inputResponses: { [questionKey]: { to: "somebody else" } }
-              })
-              assert.deepStrictEqual(
-                got.map(({ message }) => message["error"]),
-                ["StateRejected"],
-                `${client} went on with ${call.tag}`
+            }),
+            () => world.close(who, session),
+            () =>
+              Effect.forEach(
+                call.connections,
+                ({ id }) => send(client, session, { method: "notifications/cancelled", params: { requestId: id } }),
+                { discard: true }
               )
-              return
-            }
-            case "task": {
-              const taskId = taskOf(call)
-              if (taskId === undefined || !foreign || !isModern(client)) return
-              const inputResponses = { [questionKey]: { to: "somebody else" } }
-              for (const method of ["tasks/get", "tasks/update", "tasks/cancel"]) {
-                const got = yield* ask(client, method, { taskId, inputResponses })
-                assert.deepStrictEqual(
-                  got.map(({ message }) => message["error"]),
-                  ["TaskNotFound"],
-                  `${client} sent ${method} for ${call.tag}`
+          )
+        }
+        if (told !== undefined && foreign && isModern(client)) {
+          const body = { ...call.params, requestState: resultOf(told)["requestState"], inputResponses: wrong }
+          ways.push(() => Effect.map(ask(client, "tools/call", body), (got) => refused(got, "StateRejected")))
+        }
+        if (taskId !== undefined && foreign && isModern(client)) {
+          ways.push(() =>
+            Effect.forEach(
+              ["tasks/get", "tasks/update", "tasks/cancel"],
+              (method) =>
+                Effect.map(ask(client, method, { taskId, inputResponses: wrong }), (got) =>
+                  refused(got, "TaskNotFound")
+                ),
+              { discard: true }
+            )
+          )
+        }
+        return ways
+      }
+
+      const begin = (action: Call) =>
+        Effect.gen(function* () {
+          const { client, id, stream, token } = action
+          const session = yield* sessionOf(client)
+          const tag = `tag:${client}:${calls.length}`
+          const params = { name: "tool", arguments: { tag } }
+          const progress = token === undefined ? {} : { progressToken: token }
+          const { era } = clients[client]
+          const meta =
+            era === "modern"
+              ? modernMeta(
+                  { ...progress, "io.modelcontextprotocol/logLevel": "info" },
+                  "capabilities" in clients[client] ? clients[client].capabilities : {}
                 )
-              }
-            }
-          }
+              : { _meta: progress }
+          const body = { id, method: "tools/call", params: { ...params, ...meta } }
+          const connection = yield* send(client, session, body, stream)
+          calls.push({
+            tag,
+            client,
+            session,
+            stream,
+            params,
+            connections: [{ connection, id, token }],
+            lastEventId: undefined,
+            sentAway: 0,
+            away: undefined,
+            over: false,
+            seenAtEnd: undefined,
+            parkedAt: new Map(),
+            retried: new Set()
+          })
         })
 
       const perform = (action: Action): Effect.Effect<void, never, Scope.Scope> =>
         Effect.gen(function* () {
+          if (action._tag === "Call") return yield* begin(action)
+          const call = calls[action.call]
+          assert(call !== undefined)
           switch (action._tag) {
-            case "Call": {
-              const { client, id, stream, token } = action
-              const session = yield* sessionOf(client)
-              const tag = `tag:${client}:${calls.length}`
-              const params = { name: "tool", arguments: { tag } }
-              const progress = token === undefined ? {} : { progressToken: token }
-              const { era } = clients[client]
-              const meta =
-                era === "modern"
-                  ? modernMeta(
-                      { ...progress, "io.modelcontextprotocol/logLevel": "info" },
-                      "capabilities" in clients[client] ? clients[client].capabilities : {}
-                    )
-                  : { _meta: progress }
-              const body = { id, method: "tools/call", params: { ...params, ...meta } }
-              const connection = yield* send(client, session, body, stream)
-              calls.push({
-                tag,
-                client,
-                session,
-                stream,
-                params,
-                connections: [{ connection, id, token }],
-                lastEventId: undefined,
-                away: undefined,
-                over: false,
-                seenAtEnd: undefined,
-                parkedAt: new Map(),
-                retried: new Set()
-              })
-              return
-            }
             case "Order": {
-              const call = nth(action.call)
-              const orders = call === undefined ? undefined : runOf(call)?.orders
+              const orders = runOf(call)?.orders
               if (orders !== undefined) yield* Queue.offer(orders, action.order)
               return
             }
             case "Cancel": {
-              const { client, id } = action
-              const session = sessions.get(client)
-              if (session === undefined) return
-              endAll((call) => call.session === session && call.connections[0]?.id === id)
+              const { client, connections, session } = call
+              const id = connections[0]?.id
+              if (session === undefined || sessions.get(client) !== session) return
+              endAll((one) => one.session === session && one.connections[0]?.id === id)
               yield* send(client, session, { method: "notifications/cancelled", params: { requestId: id } })
               return
             }
             case "CancelTask": {
-              const call = nth(action.call)
-              const taskId = call === undefined ? undefined : taskOf(call)
-              if (call === undefined || taskId === undefined) return
+              const taskId = taskOf(call)
+              if (taskId === undefined) return
               finish(call)
               yield* ask(call.client, "tasks/cancel", { taskId })
               return
             }
             case "Drop": {
-              const call = nth(action.call)
-              if (call === undefined || call.away !== undefined || current(call).over) return
+              if (call.away !== undefined || current(call).over) return
               yield* Fiber.interrupt(current(call).fiber)
               call.away = { since: yield* Clock.currentTimeMillis, grace: droppedGrace }
               if (isModern(call.client)) finish(call)
               return
             }
             case "Resume": {
-              const call = nth(action.call)
-              if (call?.session === undefined || call.lastEventId === undefined) return
+              if (call.session === undefined || call.lastEventId === undefined) return
               if (sessions.get(call.client) !== call.session) return
               // One who comes back after the grace comes back to a call that has ended.
               const late =
@@ -423,19 +438,17 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
               yield* world.adjust(action.millis)
               return yield* perform({ _tag: "Resume", call: action.call })
             case "Answer": {
-              const { client } = action
-              const session = sessions.get(client)
-              const questions = seenBy(client).filter((seen) => isQuestion(seen) && !answered.has(seen.message["id"]))
-              const question = questions[action.question % Math.max(1, questions.length)]
-              if (session === undefined || question === undefined) return
+              const { client, session } = call
+              if (session === undefined || sessions.get(client) !== session) return
+              const question = about(call).find((seen) => isQuestion(seen) && !answered.has(seen.message["id"]))
+              if (question === undefined) return
               const { id } = question.message
               answered.add(id)
               yield* send(client, session, { id, result: { to: tagOf(question.message) } })
               return
             }
             case "Retry": {
-              const call = nth(action.call)
-              if (call === undefined || call.over) return
+              if (call.over) return
               const taskId = taskOf(call)
               if (taskId !== undefined) {
                 const [state] = yield* ask(call.client, "tasks/get", { taskId })
@@ -475,16 +488,16 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
               return
             }
             case "Delete": {
-              const session = sessions.get(action.client)
-              if (session === undefined) return
-              sessions.delete(action.client)
-              endAll((call) => call.session === session)
-              yield* world.close(clients[action.client].who, session)
+              const { client, session } = call
+              if (session === undefined || sessions.get(client) !== session) return
+              sessions.delete(client)
+              endAll((one) => one.session === session)
+              yield* world.close(clients[client].who, session)
               return
             }
             case "Revoke": {
-              const { who } = clients[action.client]
-              endAll((call) => clients[call.client].who === who)
+              const { who } = clients[call.client]
+              endAll((one) => clients[one.client].who === who)
               for (const name of names) if (clients[name].who === who) sessions.delete(name)
               yield* world.revoke(who)
               return
@@ -493,8 +506,13 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
               yield* world.adjust(action.millis)
               return
             case "Trespass": {
-              const call = nth(action.call)
-              if (call !== undefined && call.client !== action.client) yield* trespass(action.client, call, action.way)
+              const others = names.filter((name) => name !== call.client)
+              const client = others[action.other]
+              if (client === undefined) return
+              yield* sessionOf(client)
+              const ways = waysTo(client, call)
+              const way = ways[action.way % Math.max(1, ways.length)]
+              if (way !== undefined) yield* way()
             }
           }
         })
@@ -504,7 +522,10 @@ export const play = (actions: ReadonlyArray<Action>, end: "patience" | "shutdown
         yield* world.settle
         yield* notice
       }
-      if (end === "shutdown") yield* world.shutdown
+      if (end === "shutdown") {
+        endAll(() => true)
+        yield* world.shutdown
+      }
       // Past every grace: of a dropped connection, of a stream that the server ended, of a question.
       yield* world.adjust("11 minutes")
       yield* world.settle

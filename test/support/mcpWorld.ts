@@ -28,8 +28,8 @@ import { isRecord } from "../../src/services/wire/JsonRpc.ts"
 import * as HandClock from "./handClock.ts"
 import * as FakeConfig from "./suites/fakeConfig.ts"
 
-/** What a test tells a running tool to do. `partingWords`: to speak once more when it is interrupted. */
-export type Order = "progress" | "again" | "log" | "ask" | "detach" | "escalate" | "partingWords" | "finish"
+/** What a test tells a running tool to do. When it is interrupted it speaks once more, unasked. */
+export type Order = "progress" | "again" | "log" | "ask" | "detach" | "escalate" | "finish"
 
 /** A call as the tool sees it. `tag` is in everything that it says. */
 export interface Run {
@@ -40,6 +40,8 @@ export interface Run {
   readonly again: boolean
   /** Progress so far: 1, 2, 3... */
   steps: number
+  /** How often it had its client sent away. */
+  detached: number
   /** Questions that got somebody else's answer. */
   misled: number
 }
@@ -141,9 +143,8 @@ const makeWorld = Effect.fnUntraced(function* (hand: HandClock.HandClock, tool: 
     Effect.gen(function* () {
       const tag = String(args["tag"])
       const orders = yield* Queue.unbounded<Order>()
-      const run: Run = { tag, orders, ended: "running", again: runs.has(tag), steps: 0, misled: 0 }
+      const run: Run = { tag, orders, ended: "running", again: runs.has(tag), steps: 0, detached: 0, misled: 0 }
       runs.set(tag, run)
-      let partingWords = false
       const speak = () => exchange.progress({ progress: ++run.steps, message: `${tag} #${run.steps}` })
       const log = () => exchange.log({ level: "error", data: tag })
       const ask = exchange
@@ -170,12 +171,10 @@ const makeWorld = Effect.fnUntraced(function* (hand: HandClock.HandClock, tool: 
           case "log":
             log()
             return obey
-          case "partingWords":
-            partingWords = true
-            return obey
           case "ask":
             return Effect.zipRight(ask, obey)
           case "detach":
+            run.detached++
             return Effect.zipRight(exchange.detach, obey)
           case "escalate":
             return Effect.zipRight(Effect.ignore(exchange.escalate(false)), obey)
@@ -187,7 +186,6 @@ const makeWorld = Effect.fnUntraced(function* (hand: HandClock.HandClock, tool: 
       return yield* Effect.onInterrupt(obey, () =>
         Effect.sync(() => {
           run.ended = "interrupted"
-          if (!partingWords) return
           speak()
           log()
         })

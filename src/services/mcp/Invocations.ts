@@ -3,10 +3,12 @@ import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as ExecutionStrategy from "effect/ExecutionStrategy"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as PubSub from "effect/PubSub"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { PrincipalId } from "../Auth.ts"
 import type {
@@ -158,7 +160,7 @@ export class Invocations extends Context.Tag("pi-a2a-ext/services/mcp/Invocation
 const make = Effect.gen(function* () {
   const config = yield* Config
   const clock = yield* Effect.clock
-  const scope = yield* Effect.scope
+  const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
   const invocations = new Map<string, Invocation>()
   const live = new Set<Invocation>()
   const taskChanges = yield* PubSub.unbounded<Invocation>()
@@ -173,7 +175,7 @@ const make = Effect.gen(function* () {
       }
       return Fiber.interruptFork(invocation.fiber)
     })
-  // All at once: closing the scope alone would end one call after the other.
+  // All at once: closing their scope, which comes after this, would end one call after the other.
   yield* Effect.addFinalizer(() => Effect.forEach([...live], interrupt, { discard: true }))
 
   const touch = (task: TaskInfo, invocation: Invocation, now: number) => {

@@ -2,7 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { Exchange } from "../../../src/services/Exchange.ts"
 import { PrincipalId } from "../../../src/services/Auth.ts"
@@ -132,6 +135,33 @@ describe("Invocations", () => {
       for (const one of [plain, task, task]) yield* invocations.cancel(one)
       yield* settle
       assert.deepStrictEqual(told, [task.id])
+    })
+  )
+
+  it.effect("wait for each other at the shutdown, or say something on their way out", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>()
+      const scope = yield* Scope.make()
+      const { start } = yield* Scope.extend(setup, scope)
+      const signalled: Array<number> = []
+      const run = (n: number) => (exchange: Exchange) =>
+        Effect.onInterrupt(Effect.never, () =>
+          Effect.suspend(() => {
+            signalled.push(n)
+            exchange.progress({ progress: 1 })
+            return Deferred.await(gate)
+          })
+        )
+      const calls = [yield* start(alice, run(1)), yield* start(alice, run(2)), yield* start(bob, run(3))]
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* settle
+      assert.sameMembers(signalled, [1, 2, 3])
+      for (const { signals } of calls) {
+        assert.strictEqual(signals.poll()?._tag, "Done")
+        assert.isUndefined(signals.poll())
+      }
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(closing)
     })
   )
 

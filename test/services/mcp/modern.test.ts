@@ -242,7 +242,7 @@ describe("a modern call whose connection closes", () => {
       Effect.fnUntraced(function* ({ call, drop, ended, order }, world) {
         for (const before of [[], ["progress"]] as const) {
           const connection = yield* call({ meta: { progressToken: 1 } })
-          yield* order(...before, "partingWords")
+          yield* order(...before)
           yield* drop(connection)
           assert.strictEqual(ended(), "interrupted")
           assert.lengthOf(world.heard(connection), before.length)
@@ -460,9 +460,8 @@ describe("a task", () => {
   it.effect("runs on when it is cancelled, or is something else than cancelled from then on", () =>
     inClient(
       Effect.fnUntraced(function* (client, world) {
-        const { ask, ended, order, task } = client
+        const { ask, ended, task } = client
         const { taskId } = yield* start(client)
-        yield* order("partingWords")
         yield* world.adjust("1 seconds")
         const { resultType: _, _meta: __, ...rest } = yield* ask("tasks/cancel", { taskId })
         assert.deepStrictEqual(rest, {})
