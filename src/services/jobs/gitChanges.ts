@@ -37,6 +37,9 @@ const slash = 0x2f
 
 const withoutSlash = (path: Uint8Array): Uint8Array => (path.at(-1) === slash ? path.subarray(0, -1) : path)
 
+/** In `--raw`: a symbolic link of the base under another name. */
+const linkRenamed = /:120000 \d{6} [0-9a-f]+ [0-9a-f]+ R/
+
 export const collect = Effect.fnUntraced(function* (git: Context.Tag.Service<typeof Git>, place: Place, disk: Disk) {
   const { base, root } = place
   const env = {
@@ -112,8 +115,22 @@ export const collect = Effect.fnUntraced(function* (git: Context.Tag.Service<typ
     ].filter((path) => !place.excluded.has(decode(path)))
   )
 
-  const diff = ["diff-index", "--cached", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative"]
-  const summary = yield* run([...diff, "--ignore-submodules=none", "--raw", "--numstat", "-z", base])
+  const diffWith = (renames: string) => [
+    "diff-index",
+    "--cached",
+    renames,
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-relative"
+  ]
+  const summaryWith = (renames: string) =>
+    run([...diffWith(renames), "--ignore-submodules=none", "--raw", "--numstat", "-z", base])
+  const withRenames = yield* summaryWith("-M")
+  // A renamed link's patch does not say that it was one: `git apply` takes what comes in its place for beyond it.
+  const renames = linkRenamed.test(decode(withRenames)) ? "--no-renames" : "-M"
+  const summary = renames === "-M" ? withRenames : yield* summaryWith(renames)
+  const diff = diffWith(renames)
   const patch = yield* run([
     ...diff,
     "--ignore-submodules=none",

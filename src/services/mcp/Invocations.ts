@@ -202,7 +202,11 @@ const make = Effect.gen(function* () {
   const keepAlive = (invocation: Invocation) =>
     invocation.wishes.progressToken === undefined
       ? Effect.void
-      : Effect.sync(() => report(invocation, invocation.progress.beat(clock.unsafeCurrentTimeMillis()))).pipe(
+      : Effect.sync(() => {
+          // A parked call has nobody to hear it, and whoever comes back may want to hear of it by another token.
+          if (invocation.parking !== undefined) return
+          report(invocation, invocation.progress.beat(clock.unsafeCurrentTimeMillis()))
+        }).pipe(
           Effect.delay(beatEvery),
           Effect.forever,
           Effect.raceFirst(Fiber.await(invocation.fiber)),
