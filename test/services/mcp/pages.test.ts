@@ -52,7 +52,8 @@ describe("mcp/pages", () => {
         FastCheck.base64String(),
         FastCheck.anything(),
         FastCheck.oneof(
-          FastCheck.integer(),
+          // A whole number of pages may have been given out, for a longer list.
+          FastCheck.integer().filter((at) => at <= 0 || at % 200 !== 0),
           FastCheck.constantFrom(0, -200, 1, 199, 201, 1e9, 200.5, "0200", "+200", "200 ", "2e2", "", "0")
         ).map((at) => btoa(`${list}:${at}`)),
         // Other writings of one that was given out.
