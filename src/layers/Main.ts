@@ -115,7 +115,12 @@ const compose = (host: OmpHost, lifecycle: Context.Tag.Service<Lifecycle>) => {
   const ompTools = OmpHostTools.layer(host, { instance, isOwnUrl })
   const withJobs = JobHostTools.among(ompTools).pipe(
     Layer.merge(OmpJobTools.layer(host)),
-    Layer.provideMerge(jobsOf(paths))
+    Layer.provideMerge(jobsOf(paths)),
+    // Another omp may have the jobs already: this one still has its tools to offer.
+    Layer.catchAll((error) => {
+      host.notify(`A2A bridge: no job tools here: ${error.detail}`, "warning")
+      return ompTools
+    })
   )
   /** Jobs where the settings allow a folder when the bridge starts. */
   const tools = Layer.unwrapEffect(

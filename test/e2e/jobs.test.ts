@@ -293,6 +293,15 @@ describe("a real omp with a folder allowed", () => {
     await until("the checkout is as it was", () => lab.untouched() === before)
   })
 
+  it("leaves a second omp its own tools, and says why it has no jobs", async () => {
+    const second = omps.rpc(omp.home, { env: { CURSOR_API_KEY: "none" } })
+    assert.match(await second.notice(/no job tools here/), /no job tools here: \S+/)
+    const other = await mcpClient(await second.url(), omp.home.token())
+    const names = await other.names()
+    assert.includeMembers([...names], ["read", "bash"])
+    assert.notInclude(names, "cursor_run")
+  })
+
   it("has no such tools where no folder is allowed", async () => {
     const home = omps.home()
     const other = await mcpClient(await omps.rpc(home).url(), home.token())

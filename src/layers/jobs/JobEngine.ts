@@ -120,7 +120,7 @@ const make = (settings: Effect.Effect<EngineSettings>) =>
       const { roots } = yield* settings
       const path = submission.workspace ?? (roots.length === 1 ? roots[0] : undefined)
       if (path === undefined)
-        return yield* new WorkspaceRefused({ path: "", reason: roots.length === 0 ? "no-roots" : "not-absolute" })
+        return yield* new WorkspaceRefused({ path: "", reason: roots.length === 0 ? "no-roots" : "several-roots" })
       const resolved = yield* workspace.resolve(path)
       const prepare = (limits: EngineSettings) =>
         create({

@@ -355,6 +355,13 @@ const make = Effect.gen(function* () {
     return structured(viewOf(ended))
   })
 
+  const tierRefusal = (tier: Tier) =>
+    Effect.map(config.current, ({ jobs: { tiers } }) =>
+      tiers.includes(tier)
+        ? undefined
+        : refused(`tier '${tier}' is not allowed on this host (jobs.tiers): ${tiers.join(", ")} are`)
+    )
+
   type Args<N extends JobToolName> = (typeof inputs)[N]["Type"]
   type Run<N extends JobToolName> = (
     args: Args<N>,
@@ -364,10 +371,8 @@ const make = Effect.gen(function* () {
 
   const runs: { readonly [N in JobToolName]: Run<N> } = {
     cursor_run: Effect.fnUntraced(function* (args, owner, call) {
-      const { jobs: settings } = yield* config.current
-      if (!settings.tiers.includes(args.tier)) {
-        return refused(`tier '${args.tier}' is not allowed on this host (jobs.tiers): ${settings.tiers.join(", ")} are`)
-      }
+      const forbidden = yield* tierRefusal(args.tier)
+      if (forbidden !== undefined) return forbidden
       const job = yield* jobs.submit({
         owner,
         client: call.client,
@@ -392,6 +397,9 @@ const make = Effect.gen(function* () {
       })
     }),
     cursor_reply: Effect.fnUntraced(function* ({ jobId, prompt }, owner, call) {
+      // The settings may have changed since the job was allowed.
+      const forbidden = yield* tierRefusal((yield* jobs.get(jobId, owner)).tier)
+      if (forbidden !== undefined) return forbidden
       return yield* begin(yield* jobs.reply(jobId, owner, prompt), owner, call)
     }),
     cursor_cancel: ({ jobId, reason }, owner, { client }) =>

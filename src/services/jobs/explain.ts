@@ -5,6 +5,7 @@ export type JobFailure = JobNotFound | NotNow | ArtifactNotFound | SubmitFailure
 
 const paths: { readonly [R in PathRefusal]: string } = {
   "no-roots": "no folder is allowed on this host: the operator must set workspaceRoots in a2a-bridge.json",
+  "several-roots": "several folders are allowed: name one of them, or one inside; bridge_health lists them",
   "not-absolute": "give an absolute path",
   nul: "it holds a NUL character",
   "dot-dot": "it holds '..'; give the path itself",

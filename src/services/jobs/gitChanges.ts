@@ -115,24 +115,12 @@ export const collect = Effect.fnUntraced(function* (git: Context.Tag.Service<typ
     ].filter((path) => !place.excluded.has(decode(path)))
   )
 
-  const diffWith = (renames: string) => [
-    "diff-index",
-    "--cached",
-    renames,
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--no-relative"
-  ]
-  const summaryWith = (renames: string) =>
-    run([...diffWith(renames), "--ignore-submodules=none", "--raw", "--numstat", "-z", base])
-  const withRenames = yield* summaryWith("-M")
-  // A renamed link's patch does not say that it was one: `git apply` takes what comes in its place for beyond it.
-  const renames = linkRenamed.test(decode(withRenames)) ? "--no-renames" : "-M"
-  const summary = renames === "-M" ? withRenames : yield* summaryWith(renames)
-  const diff = diffWith(renames)
+  const diff = ["diff-index", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative"]
+  const summary = yield* run([...diff, "-M", "--ignore-submodules=none", "--raw", "--numstat", "-z", base])
   const patch = yield* run([
     ...diff,
+    // A renamed link's patch does not say that it was a link: `git apply` takes what comes in its place for beyond it.
+    linkRenamed.test(decode(summary)) ? "--no-renames" : "-M",
     "--ignore-submodules=none",
     "--submodule=short",
     "--patch",

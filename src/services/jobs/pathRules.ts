@@ -4,6 +4,7 @@ import * as Schema from "effect/Schema"
 /** Why a path is not one that remote parties may work in. */
 export const PathRefusal = Schema.Literal(
   "no-roots",
+  "several-roots",
   "not-absolute",
   "nul",
   "dot-dot",

@@ -164,6 +164,16 @@ const Program = FastCheck.record({
   attributes: FastCheck.constantFrom("", "", "", "* text=auto\n", "* -text diff=none\n*.bin binary\n", "a* ident\n")
 })
 
+/** git apply takes the folder that comes in place of a renamed link for one beyond it. */
+const linkReplaced: typeof Program extends FastCheck.Arbitrary<infer P> ? P : never = {
+  attributes: "",
+  base: [{ op: "link", name: "d", target: "/etc/passwd" }],
+  work: [
+    { op: "rename", name: "d", to: "a" },
+    { op: "write", name: "d/e", content: "", executable: false }
+  ]
+}
+
 describe("a job's patch", () => {
   it.scopedLive(
     "does not make, of a clean checkout of the base, what the worker left",
@@ -182,7 +192,10 @@ describe("a job's patch", () => {
           )
         ).pipe(Effect.map(Context.get(Workspace)))
         yield* forAll(
-          Program,
+          FastCheck.oneof(
+            { weight: 1, arbitrary: FastCheck.constant(linkReplaced) },
+            { weight: 9, arbitrary: Program }
+          ),
           ({ attributes, base, work }) =>
             Effect.gen(function* () {
               const jobId = JobId.make(crypto.randomUUID())

@@ -190,6 +190,17 @@ describe("JobTools.execute", () => {
     })
   )
 
+  it.effect("goes on, by a reply, with a tier that is not allowed any more", () =>
+    Effect.gen(function* () {
+      const { call, calls } = yield* world({ get: () => Effect.succeed(jobOf()) }, ["consult"])
+      assert.match(refusal(yield* call("cursor_reply", { jobId: id, prompt: "go on" })), /jobs\.tiers.*consult/)
+      assert.deepStrictEqual(
+        calls.map(([name]) => name),
+        ["get"]
+      )
+    })
+  )
+
   it.effect("says nothing of why it refuses", () =>
     Effect.gen(function* () {
       const { call } = yield* world({
